@@ -1,0 +1,31 @@
+"""The errors and warnings that a user of partlabel sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """A mistake in what the user gave: a file, a label table, an option.
+
+    The message is one plain sentence; ``offenders`` lists every place that is wrong, each as ``file:line`` or with the
+    image, class or id that it concerns. The command line prints both and exits with 2, without a traceback.
+    """
+
+    #: offenders printed in full; the rest is counted
+    SHOWN = 20
+
+    def __init__(self, message: str, offenders: Iterable[str] = ()) -> None:
+        self.message = message
+        self.offenders = list(offenders)
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        lines = [self.message, *(f"  {o}" for o in self.offenders[: self.SHOWN])]
+        if len(self.offenders) > self.SHOWN:
+            lines.append(f"  ... and {len(self.offenders) - self.SHOWN} more")
+        return "\n".join(lines)
+
+
+class PartlabelWarning(UserWarning):
+    """Something that works but that the user should know, such as data without a known absent label."""

@@ -1,0 +1,1 @@
+"""Other published losses under the same call as :func:`partlabel.method.loss.partial_bce`."""
