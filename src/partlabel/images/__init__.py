@@ -1,0 +1,39 @@
+"""Pictures: find, check, decode, resize, load.
+
+``decode``, ``check``, ``resolve`` and the file functions need no torch; the names that do are imported on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from partlabel.images.checking import ImageCheck, check
+from partlabel.images.decoding import MAX_PIXELS, ImageError, decode
+from partlabel.images.files import content_hash, identical, resolve
+
+if TYPE_CHECKING:
+    from partlabel.images.loading import ImageDataset, Loader, flip_draw, load, make_loader
+
+__all__ = [
+    "MAX_PIXELS",
+    "ImageCheck",
+    "ImageDataset",
+    "ImageError",
+    "Loader",
+    "check",
+    "content_hash",
+    "decode",
+    "flip_draw",
+    "identical",
+    "load",
+    "make_loader",
+    "resolve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from partlabel.images import loading
+
+        return getattr(loading, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

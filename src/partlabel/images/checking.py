@@ -1,0 +1,119 @@
+"""The check before training: decode every picture, list all bad ones in one go."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.errors import UserError
+from partlabel.images.decoding import MAX_PIXELS, Facts, ImageError, decode_with_facts
+
+
+@dataclass(frozen=True)
+class ImageCheck:
+    """What the check found; lists are in the order of the paths given.
+
+    Attributes:
+        images: number of files checked.
+        good: (N,) bool, True where the file is a whole picture.
+        bad: (path, reason) of each file that is not.
+        animated: paths with several frames; the first one is used.
+        turned: number of pictures turned by their EXIF flag.
+        cmyk: number of pictures converted from CMYK.
+        transparent: number of pictures laid on white.
+        deep: number of grey pictures with more than 8 bits.
+        formats: number of good pictures by format.
+    """
+
+    images: int
+    good: NDArray[np.bool_]
+    bad: list[tuple[str, str]]
+    animated: list[str]
+    turned: int
+    cmyk: int
+    transparent: int
+    deep: int
+    formats: dict[str, int]
+
+    def raise_if_bad(self) -> None:
+        """Raise if any file is bad.
+
+        Raises:
+            UserError: with all bad files and their reasons.
+        """
+        if self.bad:
+            offenders = [f"{path}: {reason}" for path, reason in self.bad]
+            raise UserError(f"{len(self.bad)} of {self.images} pictures cannot be used", offenders)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the numbers and lists as plain values for JSON."""
+        return {
+            "images": self.images,
+            "good": int(self.good.sum()),
+            "bad": [{"path": path, "reason": reason} for path, reason in self.bad],
+            "animated": self.animated,
+            "turned": self.turned,
+            "cmyk": self.cmyk,
+            "transparent": self.transparent,
+            "deep": self.deep,
+            "formats": self.formats,
+        }
+
+
+def check(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    max_pixels: int = MAX_PIXELS,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ImageCheck:
+    """Decode all of every picture and list the bad ones.
+
+    Opening is not enough: the header of a cut file is fine. A JPEG is decoded at 1/8 of its size, for which libjpeg still
+    has to read all of its data.
+
+    Args:
+        paths: the files.
+        max_pixels: width times height above which a picture counts as bad.
+        workers: threads (the decoders work outside Python's lock); None: one per core.
+        progress: called with (files done, files in all) after each block of files.
+    """
+    files = [os.fspath(path) for path in paths]
+
+    def one(path: str) -> Facts | str:
+        try:
+            return decode_with_facts(path, 1, max_pixels=max_pixels)[1]
+        except ImageError as error:
+            return error.reason
+
+    found: list[Facts | str] = []
+    # Pillow warns about oddities that do not matter here; entered once, around all threads
+    with warnings.catch_warnings(), ThreadPoolExecutor(workers or len(os.sched_getaffinity(0))) as pool:
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        for start in range(0, len(files), 256):
+            found += pool.map(one, files[start : start + 256])
+            if progress is not None:
+                progress(len(found), len(files))
+    facts = [fact for fact in found if isinstance(fact, Facts)]
+    formats: dict[str, int] = {}
+    for fact in facts:
+        formats[fact.format] = formats.get(fact.format, 0) + 1
+    pairs = list(zip(files, found, strict=True))
+    return ImageCheck(
+        images=len(files),
+        good=np.array([isinstance(fact, Facts) for fact in found], dtype=bool),
+        bad=[(path, fact) for path, fact in pairs if isinstance(fact, str)],
+        animated=[path for path, fact in pairs if isinstance(fact, Facts) and fact.animated],
+        turned=sum(fact.turned for fact in facts),
+        cmyk=sum(fact.cmyk for fact in facts),
+        transparent=sum(fact.transparent for fact in facts),
+        deep=sum(fact.deep for fact in facts),
+        formats=dict(sorted(formats.items())),
+    )
