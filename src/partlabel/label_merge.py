@@ -1,0 +1,148 @@
+"""Labels added to a table, and two tables made one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike, NDArray
+
+from partlabel.errors import UserError
+from partlabel.label_checks import check_pairs
+from partlabel.label_pairs import MODEL, REVIEW, Pairs, concatenate, csr, origin_code, settle
+
+if TYPE_CHECKING:
+    from partlabel.labels import LabelTable
+
+CONFLICTS = ("error", "unknown", "present", "absent", "first")
+
+
+def add(
+    table: LabelTable,
+    image_index: ArrayLike,
+    class_index: ArrayLike,
+    values: ArrayLike,
+    *,
+    origin: str,
+    score: ArrayLike | None,
+    round: int | None,
+) -> LabelTable:
+    """Carry out ``LabelTable.with_labels``."""
+    code = origin_code(origin)
+    if origin == "given":
+        raise UserError("given labels are not added to a table: read them into a table of their own and merge")
+    if code != MODEL and (score is not None or round is not None):
+        raise UserError(f"only labels of origin model have a score and a round, not {origin}")
+    row, column, value = np.asarray(image_index), np.asarray(class_index), np.asarray(values)
+    check_pairs(table.images, table.classes, row, column, value)
+    size = len(row)
+    if score is not None and np.shape(score) != (size,):
+        raise UserError(f"{np.shape(score)} scores for {size} labels")
+    new = Pairs(
+        row.astype(np.int64) * table.num_classes + column,
+        value.astype(np.int8),
+        np.full(size, code, np.uint8),
+        None if score is None else np.asarray(score, np.float32),
+        None if round is None else np.full(size, round, np.int16),
+    ).sorted()
+    new, _ = settle(new, "error", table.describe)
+    old = table.pairs()
+    at = np.searchsorted(old.key, new.key)
+    known = at < len(old.key)
+    known[known] = old.key[at[known]] == new.key[known]
+    replaceable = (
+        np.isin(old.origin[at[known]], [MODEL, REVIEW]) if code == REVIEW else np.zeros(int(known.sum()), bool)
+    )
+    if not replaceable.all():
+        fixed = np.flatnonzero(known)[~replaceable]
+        raise UserError(
+            f"{len(fixed)} labels are already known and stay as they are",
+            [table.describe(int(new.key[i])) for i in fixed],
+        )
+    keep = np.ones(len(old.key), bool)
+    keep[at[known]] = False
+    pairs = concatenate(old.take(keep) if known.any() else old, new).sorted()
+    details: dict[str, Any] = {"origin": origin, "added": size - int(known.sum())}
+    details |= {"replaced": int(known.sum())} if code == REVIEW else {}
+    details |= {"round": round} if round is not None else {}
+    return table.derive("with_labels", details, **csr(pairs, table.num_images, table.num_classes))
+
+
+def merge(table: LabelTable, other: LabelTable, conflicts: str) -> LabelTable:
+    """Carry out ``LabelTable.merge``."""
+    if conflicts not in CONFLICTS:
+        raise UserError(f"the policy {conflicts!r} is not known; use one of: {', '.join(CONFLICTS)}")
+    images, image_of = _union_images(table, other)
+    known = set(table.classes)
+    classes = (*table.classes, *(name for name in other.classes if name not in known))
+    number = {name: i for i, name in enumerate(classes)}
+    class_of = np.array([number[name] for name in other.classes], np.int64)
+
+    first, second = table.pairs(), other.pairs()
+    key_first = table.pair_images() * len(classes) + table.indices
+    key_second = image_of[other.pair_images()] * len(classes) + class_of[other.indices]
+    both = concatenate(first.at(key_first), second.at(key_second)).sorted()
+    pairs, settled = settle(
+        both,
+        "same" if conflicts == "error" else conflicts,
+        lambda key: f"{images[key // len(classes)]}, {classes[key % len(classes)]}",
+    )
+    details = {
+        "conflicts": conflicts,
+        "settled": settled,
+        "images": other.num_images,
+        "known": other.num_known,
+        "history": [dict(record) for record in other.history],
+    }
+    return table.derive(
+        "merge",
+        details,
+        images=images,
+        classes=classes,
+        class_ids=_union_ids(table, other, classes),
+        groups=_union_groups(table, other, images, image_of),
+        coding="; ".join(dict.fromkeys(text for text in (table.coding, other.coding) if text)),
+        **csr(pairs, len(images), len(classes)),
+    )
+
+
+def _union_images(table: LabelTable, other: LabelTable) -> tuple[pa.StringArray, NDArray[np.int64]]:
+    """Return all images, and the number there of each image of the other table."""
+    image_of = table.image_index(other.images)
+    new = image_of < 0
+    image_of[new] = table.num_images + np.arange(int(new.sum()))
+    return pa.concat_arrays([table.images, other.images.filter(pa.array(new))]), image_of
+
+
+def _union_ids(table: LabelTable, other: LabelTable, classes: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return an id for each class, or None where not every class has one."""
+    ids = dict(zip(table.classes, table.class_ids or (), strict=False))
+    offenders = []
+    for name, identity in zip(other.classes, other.class_ids or (), strict=False):
+        if ids.setdefault(name, identity) != identity:
+            offenders.append(f"{name}: {ids[name]} and {identity}")
+    if offenders:
+        raise UserError(f"{len(offenders)} classes have different ids in the two tables", offenders)
+    return tuple(ids[name] for name in classes) if len(ids) == len(classes) else None
+
+
+def _union_groups(
+    table: LabelTable, other: LabelTable, images: pa.StringArray, image_of: NDArray[np.int64]
+) -> pa.StringArray | None:
+    """Return the group of each image; an image that only one table puts into a group is in that group."""
+    if table.groups is None and other.groups is None:
+        return None
+    nothing = pa.scalar(None, pa.string())
+    own = table.groups if table.groups is not None else pa.repeat(nothing, table.num_images)
+    theirs = other.groups if other.groups is not None else pa.repeat(nothing, other.num_images)
+    first = pa.concat_arrays([own, pa.repeat(nothing, len(images) - table.num_images)])
+    place = np.full(len(images), -1, np.int64)
+    place[image_of] = np.arange(other.num_images)
+    second = theirs.take(pa.array(place, mask=place < 0))
+    differs = np.flatnonzero(pc.fill_null(pc.not_equal(first, second), False).to_numpy(zero_copy_only=False))
+    if len(differs):
+        offenders = [f"{images[int(i)]}: {first[int(i)]} and {second[int(i)]}" for i in differs]
+        raise UserError(f"{len(differs)} images are in different groups in the two tables", offenders)
+    return pc.coalesce(first, second)
