@@ -1,0 +1,100 @@
+"""Commands on label tables: inspect, simulate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from partlabel.cli.output import Json, reporting
+from partlabel.errors import UserError
+
+
+def inspect(labels: Path, /, *, png: Path | None = None, json: Json = False) -> None:
+    """Show what a label table knows and what it lacks.
+
+    Counts known present, known absent and unknown labels of each class, how many labels of each picture are known, and
+    which classes occur together; names classes that cannot be learned and class names that look alike.
+
+    Args:
+        labels: Label table, a .parquet file written by `partlabel import`.
+        png: Also draw the counts into this PNG file.
+    """
+    with reporting(json) as report:
+        from partlabel.inspection import inspect as look
+        from partlabel.labels import LabelTable
+
+        found = look(LabelTable.read_parquet(labels))
+        if png is not None:
+            found.draw(png)
+        drawn = f"\n\nDrawn to {png}" if png is not None else ""
+        report({**found.to_dict(), "png": None if png is None else str(png)}, found.text() + drawn)
+
+
+def simulate(
+    labels: Path,
+    strategy: Literal["partial", "dense", "noisy", "noisy+"],
+    /,
+    *,
+    output: Annotated[Path, Parameter(alias="-o")],
+    proportion: float | None = None,
+    seed: int = 0,
+    per_image: Literal["exact", "bernoulli"] = "exact",
+    json: Json = False,
+) -> None:
+    """Hide or falsify labels by one of the paper's labelling strategies.
+
+    Made for experiments: start from a table in which (nearly) every label is known, keep as much as a labelling budget
+    would buy, train, and compare.
+
+      partial  every picture keeps some of its labels, drawn at random
+      dense    some pictures, drawn at random, keep all their labels; the others keep none
+      noisy    every label stays known, but some are turned into their opposite
+      noisy+   each picture keeps one present label; its other present labels become absent
+
+    Args:
+        labels: Label table, a .parquet file.
+        strategy: How labels are hidden or falsified, see above.
+        output: Where the new label table is written.
+        proportion: Share of the labels (dense: of the pictures) that stay as they are, above 0 and at most 1. Needed by
+            all strategies but noisy+.
+        seed: Number that decides which labels are drawn; the same seed draws the same ones.
+        per_image: For partial: exact keeps the same number of labels in each picture; bernoulli decides for each label
+            by itself.
+    """
+    with reporting(json) as report:
+        from partlabel import simulate as strategies
+        from partlabel.labels import LabelTable
+
+        if (proportion is None) != (strategy == "noisy+"):
+            needs = "takes no" if strategy == "noisy+" else "needs a"
+            raise UserError(f"the strategy {strategy} {needs} --proportion")
+        if per_image != "exact" and strategy != "partial":
+            raise UserError(f"--per-image belongs to the strategy partial, not to {strategy}")
+        table = LabelTable.read_parquet(labels)
+        if proportion is None:
+            made = strategies.noisy_plus(table, seed)
+        elif strategy == "partial":
+            made = strategies.partial(table, proportion, seed, per_image)
+        else:
+            made = (strategies.dense if strategy == "dense" else strategies.noisy)(table, proportion, seed)
+        made.write_parquet(output)
+        known, pairs = made.num_known, made.num_images * made.num_classes
+        present = int((made.values > 0).sum())
+        result = {
+            "output": str(output),
+            "strategy": strategy,
+            "proportion": proportion,
+            "seed": seed,
+            "images": made.num_images,
+            "classes": made.num_classes,
+            "known": known,
+            "present": present,
+            "absent": known - present,
+        }
+        report(
+            result,
+            f"{output}: {made.num_images:,} images, {made.num_classes:,} classes, {known:,} of {pairs:,} labels known "
+            f"({known / max(pairs, 1):.1%}): {present:,} present, {known - present:,} absent",
+        )

@@ -1,0 +1,37 @@
+"""What a command prints: text for people, or one JSON object for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, redirect_stdout
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+Json = Annotated[
+    bool,
+    Parameter(
+        name="--json",
+        help="Print the result as one JSON object on standard output, and everything else on standard error.",
+    ),
+]
+
+
+@contextmanager
+def reporting(as_json: bool) -> Generator[Callable[[dict[str, Any], str], None]]:
+    """Give a function ``report(result, text)`` that prints the result of a command in the form that was asked for.
+
+    With ``as_json``, whatever else is printed inside the block, by any library, goes to standard error.
+    """
+    out = sys.stdout
+
+    def report(result: dict[str, Any], text: str) -> None:
+        print(json.dumps(result, ensure_ascii=False, allow_nan=False) if as_json else text, file=out, flush=True)
+
+    if not as_json:
+        yield report
+        return
+    with redirect_stdout(sys.stderr):
+        yield report
