@@ -17,6 +17,7 @@ FORMS: dict[str, str] = {
     "11point": "11-point: mean of the highest precision at recall >= 0, 0.1, ..., 1",
 }
 DECISION_RULE = "present where score >= threshold"
+UNDEFINED = "precision without predicted presents, recall without known presents, F1 without both are undefined"
 #: name of each metric in the paper's tables
 TITLES = {
     "mean_ap": "mAP",
@@ -174,8 +175,8 @@ def _notes(metrics: Metrics) -> list[str]:
 
 def _zero_division(metrics: Metrics) -> str:
     if metrics.zero_division is None:
-        return "undefined precision, recall and F1 are left out of the means"
-    return f"undefined precision, recall and F1 count as {metrics.zero_division}"
+        return f"{UNDEFINED}; these are left out of the means"
+    return f"{UNDEFINED}; these count as {metrics.zero_division}"
 
 
 def _value(value: float) -> float | None:
