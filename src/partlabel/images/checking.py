@@ -67,6 +67,10 @@ class ImageCheck:
         }
 
 
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def check(
     paths: Iterable[str | os.PathLike[str]],
     *,
@@ -76,8 +80,8 @@ def check(
 ) -> ImageCheck:
     """Decode all of every picture and list the bad ones.
 
-    Opening is not enough: the header of a cut file is fine. A JPEG is decoded at 1/8 of its size, for which libjpeg still
-    has to read all of its data.
+    Opening is not enough: the header of a cut file is fine. A JPEG is decoded at 1/8 of its size, for which libjpeg
+    still has to read all of its data.
 
     Args:
         paths: the files.
@@ -95,7 +99,7 @@ def check(
 
     found: list[Facts | str] = []
     # Pillow warns about oddities that do not matter here; entered once, around all threads
-    with warnings.catch_warnings(), ThreadPoolExecutor(workers or len(os.sched_getaffinity(0))) as pool:
+    with warnings.catch_warnings(), ThreadPoolExecutor(workers or _cores()) as pool:
         warnings.filterwarnings("ignore", module=r"PIL\.")
         for start in range(0, len(files), 256):
             found += pool.map(one, files[start : start + 256])

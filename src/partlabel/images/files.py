@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from partlabel.images.decoding import ImageError
+import pyarrow as pa
 
-#: endings (lower case) that a name without ending may be completed with, best first
-ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".jp2", ".ppm", ".pgm", ".ico")
+from partlabel.errors import UserError
+from partlabel.images.decoding import ImageError
 
 
 def content_hash(path: str | os.PathLike[str]) -> str:
@@ -52,10 +52,26 @@ def identical(paths: Iterable[str | os.PathLike[str]]) -> list[list[Path]]:
     return [group for group in by_content.values() if len(group) > 1]
 
 
-def resolve(names: Iterable[str], folder: str | os.PathLike[str]) -> list[Path]:
-    """Find the file of each image of a table.
+def resolve(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) -> list[Path]:
+    """Find the file of each image of a table, by the rule of `partlabel.formats.files.locate`, which import uses too.
+
+    Args:
+        names: (N,) names as in the table: file names or paths in ``folder``, with or without ending, in any case.
+        folder: the folder with the pictures.
+
+    Returns:
+        (N,) paths, in the order of ``names``.
 
     Raises:
-        ImageError: names without a file.
+        UserError: ``folder`` is none, or some names have no file in it or more than one; all of them are listed.
     """
-    return [Path(folder) / n for n in names]
+    from partlabel.formats.files import locate
+
+    listed = names.to_pylist() if isinstance(names, pa.Array) else list(names)
+    found = locate(listed, folder)
+    if found.ambiguous:
+        raise UserError(f"{len(found.ambiguous)} images fit more than one file in {folder}", found.ambiguous)
+    missing = [name for name, file in zip(listed, found.files, strict=True) if file is None]
+    if missing:
+        raise UserError(f"{len(missing)} of {len(listed)} images missing in {folder}", missing)
+    return [Path(folder, file) for file in found.files if file is not None]
