@@ -5,8 +5,8 @@ the odd JPEG (CMYK, headers that simplejpeg refuses), goes through Pillow. The r
 
 - EXIF orientation is applied (all eight values), once; the result is upright.
 - Transparency (alpha channel, transparent palette entry or colour) is laid on white.
-- 16-bit grey is divided by 257; float grey in [0, 1] is multiplied by 255; other float or 32-bit grey that leaves
-  [0, 255] is stretched from its least to its greatest value.
+- 16-bit grey is divided by 257; float grey in [0, 1] is multiplied by 255. 32-bit grey is taken as 8-bit or 16-bit
+  where its values fit; float and 32-bit grey beyond that is stretched from its least to its greatest value.
 - Several frames: the first.
 - ICC profiles are ignored: the numbers in the file are taken as sRGB.
 - A picture that is cut off is never used. What libjpeg calls extraneous bytes is accepted, because many cameras write
@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import os
 import stat
-import struct
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import simplejpeg
@@ -33,7 +32,7 @@ MAX_PIXELS = 178_956_970
 
 #: the formats that are read, in the order in which they are tried; left out are those that start other programs (EPS)
 #: or have no signature (TGA)
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "ICO")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")
 
 _ORIENTATION = 0x0112
 #: how libjpeg's warnings about the data of a picture begin; it fills the rest with grey and goes on
@@ -220,7 +219,7 @@ def _open(file: BinaryIO) -> Image.Image:
         file.seek(0)
         try:
             return factory(file, "")
-        except (SyntaxError, IndexError, TypeError, KeyError, ValueError, EOFError, struct.error, OSError) as error:
+        except Exception as error:  # the readers of Pillow raise almost anything
             raise _NotReadableError(f"damaged {name} file ({error})") from None
     raise _NotReadableError(_what_instead(start))
 
@@ -250,16 +249,16 @@ def _decode_pillow(file: BinaryIO, max_pixels: int) -> tuple[NDArray[np.uint8], 
     except Exception:  # a damaged EXIF block is no reason to refuse the picture; Pillow raises many types here
         turned = False
     try:
-        animated = image.format not in ("MPO", "ICO") and getattr(image, "is_animated", False)
+        animated = image.format != "MPO" and getattr(image, "is_animated", False)
         image.seek(0)
         image.load()
-    except Exception as error:  # the decoders of Pillow raise almost anything
+    except Exception as error:
         raise _NotReadableError(f"cut off or damaged ({error})") from None
     if turned:
         ImageOps.exif_transpose(image, in_place=True)  # load() has turned a TIFF already and removed its flag
     transparent, deep = image.has_transparency_data, image.mode.startswith(("I", "F"))
     try:
-        pixels = _grey_to_rgb(np.asarray(image), image.info) if deep else _to_rgb(image)
+        pixels = _grey_to_rgb(image) if deep else _to_rgb(image)
     except ValueError as error:
         raise _NotReadableError(f"of a kind that is not supported ({error})") from None
     return pixels, Facts(image.format or "", animated, turned, image.mode == "CMYK", transparent, deep)
@@ -274,20 +273,21 @@ def _to_rgb(image: Image.Image) -> NDArray[np.uint8]:
     return np.array(image.convert("RGB"))
 
 
-def _grey_to_rgb(grey: NDArray[Any], info: dict[Any, Any]) -> NDArray[np.uint8]:
+def _grey_to_rgb(image: Image.Image) -> NDArray[np.uint8]:
     """Bring grey of more than 8 bits to (H, W, 3) uint8."""
-    if grey.dtype.kind == "u":
-        eight = (grey.astype(np.uint32) + 128) // 257
-        if isinstance(info.get("transparency"), int):
-            eight[grey == info["transparency"]] = 255
+    values = np.asarray(image).astype(np.float64)
+    finite = np.isfinite(values)
+    values[~finite] = values[finite].min() if finite.any() else 0
+    low, high = values.min(), values.max()
+    sixteen = image.mode.startswith("I;16") or image.format == "PPM"  # Pillow brings a deep PPM to 16 bits in mode I
+    if sixteen or (image.mode == "I" and low >= 0 and 255 < high <= 65535):
+        grey = values / 257
+    elif image.mode == "F" and low >= 0 and high <= 1:
+        grey = values * 255
+    elif low >= 0 and high <= 255:
+        grey = values
     else:
-        values = grey.astype(np.float64)
-        finite = np.isfinite(values)
-        values[~finite] = values[finite].min() if finite.any() else 0
-        low, high = values.min(), values.max()
-        if grey.dtype.kind == "f" and low >= 0 and high <= 1:
-            values *= 255
-        elif low < 0 or high > 255:
-            values = (values - low) * (255 / max(high - low, np.finfo(np.float64).tiny))
-        eight = np.rint(values)
-    return np.repeat(eight.astype(np.uint8)[:, :, None], 3, axis=2)
+        grey = (values - low) * (255 / (high - low or 1))
+    if isinstance(hidden := image.info.get("transparency"), int):
+        grey[values == hidden] = 255
+    return np.repeat(np.rint(grey).astype(np.uint8)[:, :, None], 3, axis=2)
