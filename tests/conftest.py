@@ -13,7 +13,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 #: Set by CI: a missing shared folder is then a failure, so that no test is skipped there unnoticed.
 DEMANDED = "PARTLABEL_DEMAND_SHARED"
 
-# One draw per machine speed would make tests flaky here; CI uses the same examples each time.
+# Examples are drawn anew on each local run; CI draws the same ones every time. A slow machine fails no example.
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")

@@ -132,12 +132,10 @@ def _classes(figure: Figure, found: Inspection, shown: NDArray[np.int64], row: f
     most = max(int(present.max(initial=0)), 10)
     counts.barh(place, np.maximum(present - 0.5, 0), left=0.5, color=PRESENT, height=thick)
     counts.set(xscale="log", xlim=(0.5, most * 8), ylim=(rows - 0.5, -0.5), yticks=[])
-    powers = [10**k for k in range(len(str(most)))]
-    counts.set_xticks(powers, [f"{power:,}" for power in powers])
-    counts.minorticks_off()
+    counts.xaxis.set_visible(False)
     for position, count in enumerate(present):
         counts.text(max(count, 0.5) * 1.2, position, f"{count:,}", size=7.5, va="center", color=INK if count else ALERT)
-    _text(figure, NAMES + BARS + 0.4, TOP - 0.16, "images known to show it", size=8.5)
+    _text(figure, NAMES + BARS + 0.4, TOP - 0.16, "images known to show it (log)", size=8.5)
     if len(shown) < len(found.classes):
         for axes in (bars, counts):
             axes.axhline(MOST - 0.5, color=ALERT, lw=0.9, ls=":")

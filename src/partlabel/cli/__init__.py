@@ -10,9 +10,11 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 
+from partlabel.cli import labels, runs
 from partlabel.errors import PartlabelWarning, UserError
 
 __all__ = ["app", "main"]
@@ -28,18 +30,6 @@ From your own label table to predictions:
 
 Each command explains itself: partlabel COMMAND --help."""
 
-#: command -> (where its function or group is, the line that `partlabel --help` shows), in the order in which they are used
-COMMANDS = {
-    "import": ("importing:group", "Read an annotation file into a label table."),
-    "inspect": ("labels:inspect", "Show what a label table knows and what it lacks."),
-    "simulate": ("labels:simulate", "Hide or falsify labels by one of the paper's labelling strategies."),
-    "train": ("runs:train", "Train a classifier on the known labels."),
-    "evaluate": ("runs:evaluate", "Measure a trained classifier on known labels."),
-    "predict": ("runs:predict", "Score pictures with a trained classifier."),
-    "demo": ("runs:demo", "Train on scenes of handwritten digits and draw what the model found."),
-}
-
-
 def _version() -> str:
     import partlabel
 
@@ -50,22 +40,44 @@ app = App(
     name="partlabel",
     help=HELP,
     version=_version,
-    # Plain text, because a markdown parser would cost a tenth of a second at every start.
+    # Plain text here, because a markdown parser would cost a tenth of a second whenever somebody asks for the commands.
     help_format="plaintext",
     default_parameter=Parameter(negative=()),
     exit_on_error=False,
     print_error=False,
     result_action="return_value",
 )
-for _order, (_name, (_place, _line)) in enumerate(COMMANDS.items()):
-    app.command(f"partlabel.cli.{_place}", name=_name, help=_line, sort_key=_order)
+# Kept out until it runs, because it asks the formats for their options; the others are light.
+app.command(
+    "partlabel.cli.importing:group",
+    name="import",
+    sort_key=0,
+    help="""Read an annotation file into a label table.
+
+Each format is a command of its own with its own options: partlabel import csv --help.
+
+Every label ends up as present, absent or unknown. What the values of the file mean is declared, and never guessed where
+two readings are possible. The report says what was read, changed, left out and assumed.""",
+)
+for _order, _command in enumerate(
+    (labels.inspect, labels.simulate, runs.train, runs.evaluate, runs.predict, runs.demo), start=1
+):
+    # the order of use, instead of the alphabet's
+    app.command(_command, sort_key=_order, help_format="markdown")
 
 
 def _say(message: object) -> None:
     print(message, file=sys.stderr)
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *_: object) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """Print a warning that is meant for the user as a sentence, any other with its kind; never a line of source."""
     _say(f"warning: {message}" if issubclass(category, PartlabelWarning) else f"{category.__name__}: {message}")
 

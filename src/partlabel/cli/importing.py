@@ -16,42 +16,45 @@ from cyclopts import App, Parameter
 from partlabel import formats
 from partlabel.cli.output import Json, reporting
 
-group = App(name="import", help_format="plaintext")
+group = App(name="import", help_format="markdown")
 
 SOURCE = Annotated[Path, Parameter(help="The annotation file, or the folder of annotation files.")]
 OUTPUT = Annotated[Path, Parameter(alias="-o", help="Where the label table is written, a .parquet file.")]
 
 
-def _command(name: str) -> Any:
-    """Make the command of one format."""
-    format = formats.FORMATS[name]
+def _command(format: formats.Format) -> Any:
+    """Make the command of one format: its flags are the fields of the format's options."""
 
     def run(source: Path, /, *, output: Path, json: bool = False, **options: str | None) -> None:
         with reporting(json) as report:
-            table, found = formats.read(name, source, **options)
+            table, found = formats.read(format.name, source, **options)
             table.write_parquet(output)
             report({**found.to_dict(), "output": str(output)}, f"{found.text()}\n\nWritten to {output}")
 
-    fields = [
-        Argument(
-            field.name,
-            Argument.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[str | None, Parameter(help=field.metadata["help"])],
-        )
-        for field in dataclasses.fields(format.options)
+    arguments = [
+        Argument("source", Argument.POSITIONAL_ONLY, annotation=SOURCE),
+        Argument("output", Argument.KEYWORD_ONLY, annotation=OUTPUT),
+        *(
+            Argument(
+                field.name,
+                Argument.KEYWORD_ONLY,
+                default=field.default,
+                annotation=Annotated[str | None, Parameter(help=_sentence(field.metadata["help"]))],
+            )
+            for field in dataclasses.fields(format.options)
+        ),
+        Argument("json", Argument.KEYWORD_ONLY, default=False, annotation=Json),
     ]
-    run.__signature__ = Signature(  # type: ignore[attr-defined]
-        [
-            Argument("source", Argument.POSITIONAL_ONLY, annotation=SOURCE),
-            Argument("output", Argument.KEYWORD_ONLY, annotation=OUTPUT),
-            *fields,
-            Argument("json", Argument.KEYWORD_ONLY, default=False, annotation=Json),
-        ]
-    )
-    run.__doc__ = format.read.__doc__
+    run.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
+    run.__annotations__ = {argument.name: argument.annotation for argument in arguments}
     return run
 
 
-for _name in formats.FORMATS:
-    group.command(_command(_name), name=_name)
+def _sentence(text: str) -> str:
+    """Make a help text of an option's: a capital, unless it starts with a value to be typed as it is, and a full stop."""
+    first = text.split(maxsplit=1)[0]
+    return (text if first.endswith(":") else text[0].upper() + text[1:]) + "."
+
+
+for _format in formats.FORMATS.values():
+    group.command(_command(_format), name=_format.name, help=f"Read {_format.summary}.", help_format="markdown")

@@ -48,17 +48,17 @@ def simulate(
     Made for experiments: start from a table in which (nearly) every label is known, keep as much as a labelling budget
     would buy, train, and compare.
 
-      partial  every picture keeps some of its labels, drawn at random
-      dense    some pictures, drawn at random, keep all their labels; the others keep none
-      noisy    every label stays known, but some are turned into their opposite
-      noisy+   each picture keeps one present label; its other present labels become absent
+    - `partial`: every picture keeps some of its labels, drawn at random.
+    - `dense`: some pictures, drawn at random, keep all their labels; the others keep none.
+    - `noisy`: every label stays known, but some are turned into their opposite.
+    - `noisy+`: each picture keeps one present label; its other present labels become absent.
 
     Args:
         labels: Label table, a .parquet file.
         strategy: How labels are hidden or falsified, see above.
         output: Where the new label table is written.
-        proportion: Share of the labels (dense: of the pictures) that stay as they are, above 0 and at most 1. Needed by
-            all strategies but noisy+.
+        proportion: Share of the labels (dense: of the pictures) that stay as they are, from 0 to 1. Needed by all
+            strategies but noisy+.
         seed: Number that decides which labels are drawn; the same seed draws the same ones.
         per_image: For partial: exact keeps the same number of labels in each picture; bernoulli decides for each label
             by itself.

@@ -14,6 +14,7 @@ Json = Annotated[
     bool,
     Parameter(
         name="--json",
+        show_default=False,
         help="Print the result as one JSON object on standard output, and everything else on standard error.",
     ),
 ]

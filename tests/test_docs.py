@@ -1,0 +1,150 @@
+"""The documentation says what is there: symbols, commands, folders, links."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+EQUATIONS = (ROOT / "docs" / "equations.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SYMBOLS = sorted(set(re.findall(r"`(partlabel(?:\.\w+)+)`", EQUATIONS)))
+REFERENCES = sorted(set(re.findall(r"`(tests/[\w/]+\.py)`", EQUATIONS)))
+PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+
+
+def resolve(symbol: str):
+    """Import the longest module of a dotted name and look the rest up in it."""
+    parts = symbol.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            value = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError as error:
+            if error.name is None or not symbol.startswith(error.name):
+                raise
+            continue
+        for part in parts[cut:]:
+            value = getattr(value, part)
+        return value
+    raise LookupError(symbol)
+
+
+def test_equations_name_the_core_of_the_paper():
+    for symbol in ("loss.partial_bce", "loss.solve_g", "graph.LabelGraph", "pooling.WeldonPool2d"):
+        assert f"partlabel.method.{symbol}" in SYMBOLS
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS)
+def test_every_symbol_of_the_equations_exists(symbol):
+    assert callable(resolve(symbol))
+
+
+def test_a_symbol_that_does_not_exist_is_found_out():
+    with pytest.raises((AttributeError, LookupError)):
+        resolve("partlabel.method.loss.no_such_loss")
+
+
+@pytest.mark.parametrize("path", REFERENCES)
+def test_every_reference_of_the_equations_exists(path):
+    assert (ROOT / path).is_file()
+
+
+def test_metrics_of_the_equations_are_results():
+    from partlabel.metrics import Metrics
+
+    for name in ("mean_ap", "zero_one", "zero_one_full_rows", "macro_f1", "micro_f1"):
+        assert name in Metrics.__dataclass_fields__ or hasattr(Metrics, name)
+    for name in ("pc_precision", "pc_recall", "ov_precision", "ov_recall"):
+        assert name in Metrics.__dataclass_fields__ or hasattr(Metrics, name)
+
+
+def test_public_names_are_there_and_importing_them_stays_light():
+    import partlabel
+
+    for name in partlabel.__all__:
+        assert getattr(partlabel, name) is not None
+        assert name in dir(partlabel)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = partlabel.no_such_name
+    heavy = "import sys, partlabel; print([m for m in ('torch', 'numpy', 'pyarrow', 'cyclopts') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_cli_reference_is_current():
+    spec = importlib.util.spec_from_file_location("write_cli", ROOT / "docs" / "write_cli.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    written = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert written == module.reference(), "docs/cli.md is out of date: python docs/write_cli.py"
+
+
+def tree_of_readme() -> dict[str, str]:
+    """Read the folder tree of the README: path from the root -> what it is for."""
+    block = README.split("## The folders")[1].split("```")[1]
+    found, folders = {}, []
+    for line in block.strip("\n").splitlines():
+        indent = (len(line) - len(line.lstrip())) // 2
+        name, _, words = line.strip().partition("  ")
+        folders[indent:] = [name.rstrip("/")]
+        found["/".join(folders)] = words.strip()
+    return found
+
+
+def tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode or not listed.stdout:
+        pytest.skip("needs the repository's list of files")
+    return listed.stdout.splitlines()
+
+
+def test_tree_of_the_readme_names_what_is_there():
+    tree = tree_of_readme()
+    assert "src/partlabel/labels.py" in tree
+    for path, words in tree.items():
+        assert list(ROOT.glob(path)), f"{path} is in the README and not in the repository"
+        assert words or path == "src", f"{path} has no description"
+
+
+def test_tree_of_the_readme_is_complete():
+    tree = tree_of_readme()
+    here = {entry for path in tracked() for entry in (path.split("/")[0], "/".join(path.split("/")[:3]))}
+    here = {p for p in here if "/" not in p or p.startswith("src/partlabel/")}
+    silent = {".gitignore", "src/partlabel/py.typed", "src/partlabel/__init__.py"}
+    covered = {str(path.relative_to(ROOT)) for entry in tree for path in ROOT.glob(entry)}
+    assert here - silent - covered == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        if not target.startswith(("http://", "https://")):
+            assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_the_pages_exist(page):
+    from partlabel.cli import app
+
+    text = (ROOT / page).read_text(encoding="utf-8")
+    names = set(re.findall(r"(?:^|`)\s*partlabel ([a-z][a-z+-]*)", text, re.MULTILINE))
+    assert names <= set(app), f"{page} names commands that do not exist"
+
+
+def test_pins_cover_the_requirements():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pins = dict(
+        line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
+    )
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    names = {re.split(r"[<>=!~\[; ]", requirement)[0] for requirement in wanted}
+    assert names <= set(pins)
