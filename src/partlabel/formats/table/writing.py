@@ -1,0 +1,31 @@
+"""Writes a label table as a wide CSV file."""
+
+from __future__ import annotations
+
+import csv
+
+from partlabel.labels import LabelTable
+from partlabel.storage import replacing
+
+_ROWS = 4096
+_CELLS = {1: "1", -1: "-1", 0: ""}
+
+
+def write(table: LabelTable, path: str) -> None:
+    """Write a table as wide CSV: ``image``, a column for each class (1 present, -1 absent, blank unknown), ``group``.
+
+    UTF-8, commas, CRLF as RFC 4180 says. The group column is there when the table has groups. Origins, scores and
+    class ids are not part of this format.
+
+    Raises:
+        UserError: the place cannot be written to.
+    """
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["image", *table.classes, *([] if table.groups is None else ["group"])])
+        for start in range(0, table.num_images, _ROWS):
+            part = slice(start, start + _ROWS)
+            names = table.images[part].to_pylist()
+            groups = [[]] * len(names) if table.groups is None else [[g or ""] for g in table.groups[part].to_pylist()]
+            for name, labels, group in zip(names, table.dense(part).tolist(), groups, strict=True):
+                writer.writerow([name, *(_CELLS[label] for label in labels), *group])
