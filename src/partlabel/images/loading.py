@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as transforms
 
@@ -91,14 +91,23 @@ class ImageDataset(Dataset[tuple[torch.Tensor, int]]):
 
 
 class _Batches(Dataset[Any]):
-    """Whole batches of an ImageDataset; bad pictures come back as a value: a loader rewrites what a worker raises."""
+    """Whole batches of an ImageDataset: (pixels, row numbers), or what went wrong.
+
+    Errors come back as a value, because a loader rewrites what a worker raises. Row numbers are a NumPy array: each
+    tensor that a worker sends costs a file descriptor.
+    """
 
     def __init__(self, images: ImageDataset) -> None:
         self.images = images
 
-    def __getitems__(self, indices: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor] | UserError:
-        numbers = torch.as_tensor(np.asarray(indices, dtype=np.int64))
+    def __getitems__(self, indices: Sequence[int]) -> tuple[torch.Tensor, NDArray[np.int64]] | Exception:
+        numbers = np.asarray(indices, dtype=np.int64)
         pixels = torch.empty((len(numbers), 3, self.images.size, self.images.size), dtype=torch.uint8)
+        if get_worker_info() is not None:
+            try:
+                pixels.share_memory_()  # here rather than when it is sent, where a failure would lose the batch
+            except (OSError, RuntimeError) as error:
+                return RuntimeError(str(error))
         bad: list[ImageError] = []
         for row, index in enumerate(numbers.tolist()):
             try:
@@ -106,17 +115,40 @@ class _Batches(Dataset[Any]):
             except ImageError as error:
                 bad.append(error)
         if bad:
-            return UserError("pictures cannot be read", [str(error) for error in bad])
+            return bad[0] if len(bad) == 1 else UserError("pictures cannot be read", [str(error) for error in bad])
         return pixels, numbers
 
 
-def _start_worker(_: int) -> None:
-    torch.set_num_threads(1)  # the cores belong to the model and to the other workers
+def _quiet_worker(_: int) -> None:
     warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
 def _same(batch: Any) -> Any:
     return batch
+
+
+#: parts of the messages that torch and the system give, and what they mean for the user
+_FAILURES = {
+    ("Too many open files", "ancdata"): (
+        "the picture loader ran out of open files: raise the limit (ulimit -n 4096) or use fewer loader workers"
+    ),
+    ("No space left on device", "Bus error", "shared memory"): (
+        "the picture loader ran out of shared memory (/dev/shm): use fewer loader workers (0 needs none) or smaller"
+        " batches, or give the container more (docker run --shm-size=1g)"
+    ),
+    ("Cannot allocate memory", "killed by signal: Killed"): (
+        "the picture loader ran out of memory: use fewer loader workers or smaller batches"
+    ),
+}
+
+
+def _explained(error: Exception) -> Exception:
+    """The known failures of a loader as one sentence with its remedy; any other error as it is."""
+    text = f"{error} {error.__cause__ or ''}"
+    for signs, sentence in _FAILURES.items():
+        if any(sign in text for sign in signs):
+            return UserError(sentence)
+    return error
 
 
 class Loader:
@@ -129,34 +161,51 @@ class Loader:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        for batch in self._loader:
+        batches: Iterator[Any] | None = None
+        while True:
+            try:
+                batches = iter(self._loader) if batches is None else batches
+                batch = next(batches)
+            except StopIteration:
+                return
+            except (OSError, RuntimeError) as error:
+                raise _explained(error) from error.__cause__
             if isinstance(batch, UserError):
                 raise batch
-            yield batch
+            if isinstance(batch, Exception):
+                raise _explained(batch)
+            pixels, numbers = batch
+            yield pixels, torch.from_numpy(numbers)
 
 
 def make_loader(dataset: ImageDataset, batches: Iterable[Sequence[int]], workers: int = 0) -> Loader:
     """Load batches of pictures, in worker processes where asked.
 
+    Neither the global random state of torch nor the number of workers has an influence on the batches, and the first is
+    left as it is. Worker processes use one torch thread each, so that the cores are left to the model.
+
     Args:
         dataset: the pictures.
         batches: row numbers of each batch; iterated anew for every epoch (a list, or an object whose ``__iter__`` gives
             the batches of the epoch).
-        workers: loader processes, each with one torch thread; 0 loads in this process.
+        workers: loader processes, kept from epoch to epoch; 0 loads in this process.
 
     Returns:
-        An iterable of (uint8 (B, 3, size, size), int64 (B,) row numbers), in the order of ``batches`` for any number of
-        workers.
+        An iterable of (uint8 (B, 3, size, size), int64 (B,) row numbers), in the order of ``batches``; the pixels are
+        in pinned memory where there is a CUDA device.
 
     Raises:
-        UserError: (while iterating) a picture cannot be read.
+        UserError: (while iterating) pictures cannot be read, or the machine ran out of shared memory, memory or open
+            files.
     """
     loader = DataLoader(
         _Batches(dataset),
         batch_sampler=cast(Any, batches),
         num_workers=workers,
         collate_fn=_same,
-        worker_init_fn=_start_worker,
+        worker_init_fn=_quiet_worker,
         persistent_workers=workers > 0,
+        pin_memory=torch.cuda.is_available(),
+        generator=torch.Generator(),
     )
     return Loader(loader)
