@@ -1,4 +1,4 @@
-"""Write docs/cli.md: what each command prints for --help. Run as `python docs/write_cli.py`; a test checks that it is current."""
+"""Write docs/cli.md, what each command prints for --help; run as `python docs/write_cli.py`."""
 
 from __future__ import annotations
 

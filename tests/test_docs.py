@@ -134,7 +134,12 @@ def test_commands_in_the_pages_exist(page):
     from partlabel.cli import app
 
     text = (ROOT / page).read_text(encoding="utf-8")
-    names = set(re.findall(r"(?:^|`)\s*partlabel ([a-z][a-z+-]*)", text, re.MULTILINE))
+    blocks, prose = (
+        re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL),
+        re.sub(r"```.*?```", "", text, flags=re.DOTALL),
+    )
+    code = [line.strip() for block in blocks for line in block.splitlines()] + re.findall(r"`([^`\n]+)`", prose)
+    names = {match[1] for line in code if (match := re.match(r"partlabel ([a-z][a-z+-]*)", line))}
     assert names <= set(app), f"{page} names commands that do not exist"
 
 

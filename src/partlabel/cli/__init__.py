@@ -30,6 +30,7 @@ From your own label table to predictions:
 
 Each command explains itself: partlabel COMMAND --help."""
 
+
 def _version() -> str:
     import partlabel
 

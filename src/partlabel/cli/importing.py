@@ -51,7 +51,7 @@ def _command(format: formats.Format) -> Any:
 
 
 def _sentence(text: str) -> str:
-    """Make a help text of an option's: a capital, unless it starts with a value to be typed as it is, and a full stop."""
+    """Make a sentence of an option's help: a capital, unless it starts with a value that is typed as it is."""
     first = text.split(maxsplit=1)[0]
     return (text if first.endswith(":") else text[0].upper() + text[1:]) + "."
 
