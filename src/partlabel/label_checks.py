@@ -4,39 +4,23 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from partlabel.errors import UserError
+from partlabel.label_names import repeats
+from partlabel.label_pairs import ORIGINS, Pairs, origin_code
 
 if TYPE_CHECKING:
-    from partlabel.labels import LabelTable
+    from partlabel.label_arrays import LabelArrays
 
 
-def string_array(
-    names: Sequence[str | None] | pa.Array | pa.ChunkedArray, *, empty_is_null: bool = False
-) -> pa.StringArray:
-    """Return names as one Arrow string array.
-
-    Raises:
-        UserError: something that is not text.
-    """
-    try:
-        array = names if isinstance(names, pa.Array | pa.ChunkedArray) else pa.array(list(names), pa.string())
-        array = array.cast(pa.string())
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise UserError(f"names must be text: {error}") from error
-    if isinstance(array, pa.ChunkedArray):
-        array = (
-            array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks or [pa.array([], pa.string())])
-        )
-    if empty_is_null:
-        array = pc.if_else(pc.equal(array, ""), pa.scalar(None, pa.string()), array)
-    return array
+def describe(key: int, images: pa.StringArray, classes: Sequence[str]) -> str:
+    """Name the pair with the key ``image * C + class`` for an error message."""
+    return f"{images[key // len(classes)]}, {classes[key % len(classes)]}"
 
 
 def check_names(
@@ -46,11 +30,9 @@ def check_names(
     if images.null_count:
         rows = np.flatnonzero(images.is_null().to_numpy(zero_copy_only=False))
         raise UserError(f"{len(rows)} images have no name", [f"image number {row}" for row in rows])
-    if pc.count_distinct(images).as_py() != len(images):
-        counts = pc.value_counts(images)
-        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
-        offenders = [f"{item['values']}: {item['counts']} times" for item in repeated.to_pylist()]
-        raise UserError(f"{len(offenders)} images are listed more than once", offenders)
+    repeated = repeats(images)
+    if repeated:
+        raise UserError(f"{len(repeated)} images are listed more than once", repeated)
     for what, names in (("classes", classes), ("class ids", class_ids or ())):
         repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
         if repeated:
@@ -62,7 +44,7 @@ def check_names(
 
 
 def check_pairs(
-    images: pa.StringArray, classes: Sequence[str], row: NDArray[np.int64], column: NDArray[np.int64], values: NDArray
+    images: pa.StringArray, classes: Sequence[str], row: NDArray[Any], column: NDArray[Any], values: NDArray[Any]
 ) -> None:
     """Refuse pairs (K,) whose image or class number does not exist or whose value is not +1 or -1."""
     if not (row.shape == column.shape == values.shape and row.ndim == 1):
@@ -83,7 +65,37 @@ def check_pairs(
         raise UserError(f"{len(offenders)} labels are neither 1 (present) nor -1 (absent)", offenders)
 
 
-def check_structure(table: LabelTable, origins: int) -> None:
+def checked_pairs(
+    images: pa.StringArray,
+    classes: Sequence[str],
+    image_index: ArrayLike,
+    class_index: ArrayLike,
+    values: ArrayLike,
+    *,
+    origin: str | ArrayLike,
+    score: ArrayLike | None,
+    round: ArrayLike | None,
+) -> Pairs:
+    """Return pairs (K,) that a caller listed, sorted by key; repeats are still in.
+
+    Raises:
+        UserError: arrays that are not parallel, numbers out of range, other values, an unknown origin.
+    """
+    row, column, value = np.asarray(image_index), np.asarray(class_index), np.asarray(values)
+    check_pairs(images, classes, row, column, value)
+    try:
+        codes = np.broadcast_to(np.asarray(origin_code(origin) if isinstance(origin, str) else origin), row.shape)
+        scores = None if score is None else np.broadcast_to(np.asarray(score, np.float32), row.shape)
+        rounds = None if round is None else np.broadcast_to(np.asarray(round, np.int16), row.shape)
+    except ValueError as error:
+        raise UserError(f"origin, score and round must have one entry for each of the {len(row)} labels") from error
+    if ((codes < 0) | (codes >= len(ORIGINS))).any():
+        raise UserError(f"an origin code is outside 0 .. {len(ORIGINS) - 1}", sorted({str(code) for code in codes}))
+    key = row.astype(np.int64) * len(classes) + column
+    return Pairs(key, value.astype(np.int8), codes.astype(np.uint8), scores, rounds).sorted()
+
+
+def check_structure(table: LabelArrays) -> None:
     """Refuse arrays that are not the CSR arrays of the table's images and classes."""
     size = len(table.indices)
     expected = {"indptr": (np.int64, len(table.images) + 1), "indices": (np.int32, size), "values": (np.int8, size)}
@@ -105,8 +117,8 @@ def check_structure(table: LabelTable, origins: int) -> None:
         images = np.unique(table.pair_images()[1:][~rising])
         offenders = [str(table.images[int(image)]) for image in images]
         raise UserError("class numbers do not rise strictly inside each image", offenders)
-    if table.origin.max() >= origins:
-        wrong = np.flatnonzero(table.origin >= origins)
+    if table.origin.max() >= len(ORIGINS):
+        wrong = np.flatnonzero(table.origin >= len(ORIGINS))
         image = table.pair_images()
         offenders = [
             f"{table.images[int(image[i])]}, {table.classes[table.indices[i]]}: {table.origin[i]}" for i in wrong

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from partlabel.errors import UserError
-from partlabel.label_checks import check_pairs
-from partlabel.label_pairs import MODEL, REVIEW, Pairs, concatenate, csr, origin_code, settle
+from partlabel.label_checks import checked_pairs, describe
+from partlabel.label_pairs import MODEL, REVIEW, concatenate, csr, origin_code, settle
 
 if TYPE_CHECKING:
     from partlabel.labels import LabelTable
@@ -35,36 +34,23 @@ def add(
         raise UserError("given labels are not added to a table: read them into a table of their own and merge")
     if code != MODEL and (score is not None or round is not None):
         raise UserError(f"only labels of origin model have a score and a round, not {origin}")
-    row, column, value = np.asarray(image_index), np.asarray(class_index), np.asarray(values)
-    check_pairs(table.images, table.classes, row, column, value)
-    size = len(row)
-    if score is not None and np.shape(score) != (size,):
-        raise UserError(f"{np.shape(score)} scores for {size} labels")
-    new = Pairs(
-        row.astype(np.int64) * table.num_classes + column,
-        value.astype(np.int8),
-        np.full(size, code, np.uint8),
-        None if score is None else np.asarray(score, np.float32),
-        None if round is None else np.full(size, round, np.int16),
-    ).sorted()
-    new, _ = settle(new, "error", table.describe)
+    new = checked_pairs(
+        table.images, table.classes, image_index, class_index, values, origin=origin, score=score, round=round
+    )
+    new, _ = settle(new, "error", lambda key: describe(key, table.images, table.classes))
     old = table.pairs()
     at = np.searchsorted(old.key, new.key)
     known = at < len(old.key)
     known[known] = old.key[at[known]] == new.key[known]
-    replaceable = (
-        np.isin(old.origin[at[known]], [MODEL, REVIEW]) if code == REVIEW else np.zeros(int(known.sum()), bool)
-    )
-    if not replaceable.all():
-        fixed = np.flatnonzero(known)[~replaceable]
-        raise UserError(
-            f"{len(fixed)} labels are already known and stay as they are",
-            [table.describe(int(new.key[i])) for i in fixed],
-        )
+    changeable = np.isin(old.origin[at[known]], [MODEL, REVIEW]) & (code == REVIEW)
+    fixed = np.flatnonzero(known)[~changeable]
+    if len(fixed):
+        offenders = [describe(int(key), table.images, table.classes) for key in new.key[fixed]]
+        raise UserError(f"{len(fixed)} labels are already known and stay as they are", offenders)
     keep = np.ones(len(old.key), bool)
     keep[at[known]] = False
     pairs = concatenate(old.take(keep) if known.any() else old, new).sorted()
-    details: dict[str, Any] = {"origin": origin, "added": size - int(known.sum())}
+    details: dict[str, Any] = {"origin": origin, "added": len(new.key) - int(known.sum())}
     details |= {"replaced": int(known.sum())} if code == REVIEW else {}
     details |= {"round": round} if round is not None else {}
     return table.derive("with_labels", details, **csr(pairs, table.num_images, table.num_classes))
@@ -87,7 +73,7 @@ def merge(table: LabelTable, other: LabelTable, conflicts: str) -> LabelTable:
     pairs, settled = settle(
         both,
         "same" if conflicts == "error" else conflicts,
-        lambda key: f"{images[key // len(classes)]}, {classes[key % len(classes)]}",
+        lambda key: describe(key, images, classes),
     )
     details = {
         "conflicts": conflicts,
@@ -137,12 +123,15 @@ def _union_groups(
     nothing = pa.scalar(None, pa.string())
     own = table.groups if table.groups is not None else pa.repeat(nothing, table.num_images)
     theirs = other.groups if other.groups is not None else pa.repeat(nothing, other.num_images)
-    first = pa.concat_arrays([own, pa.repeat(nothing, len(images) - table.num_images)])
-    place = np.full(len(images), -1, np.int64)
+    size = len(images)
+    place = np.full(size, -1, np.int64)
     place[image_of] = np.arange(other.num_images)
-    second = theirs.take(pa.array(place, mask=place < 0))
-    differs = np.flatnonzero(pc.fill_null(pc.not_equal(first, second), False).to_numpy(zero_copy_only=False))
+    aligned = theirs.take(pa.array(place, mask=place < 0))
+    both = pa.concat_arrays([own, pa.repeat(nothing, size - table.num_images), aligned])
+    code = both.dictionary_encode().indices.fill_null(-1).to_numpy()
+    first, second = code[:size], code[size:]
+    differs = np.flatnonzero((first >= 0) & (second >= 0) & (first != second))
     if len(differs):
-        offenders = [f"{images[int(i)]}: {first[int(i)]} and {second[int(i)]}" for i in differs]
+        offenders = [f"{images[int(i)]}: {both[int(i)]} and {both[int(i) + size]}" for i in differs]
         raise UserError(f"{len(differs)} images are in different groups in the two tables", offenders)
-    return pc.coalesce(first, second)
+    return both.take(pa.array(np.arange(size) + np.where(first >= 0, 0, size)))

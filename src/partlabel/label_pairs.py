@@ -47,6 +47,12 @@ class Pairs:
         """Return the pairs by key; repeats of a pair keep their order."""
         if (self.key[1:] >= self.key[:-1]).all():
             return self
+        if self.score is None and self.round is None:  # sorting numbers is ten times faster than finding their order
+            packed = np.sort(self.key << 4 | self.origin.astype(np.int64) << 1 | (self.values > 0))
+            key = packed >> 4
+            if (key[1:] != key[:-1]).all():
+                values = ((packed & 1) * 2 - 1).astype(np.int8)
+                return Pairs(key, values, (packed >> 1 & 7).astype(np.uint8))
         return self.take(np.argsort(self.key, kind="stable"))
 
 
@@ -129,7 +135,7 @@ def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.
     return np.repeat(starts - ends + lengths, lengths) + np.arange(total)
 
 
-def pointers(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def pointers(counts: NDArray[np.integer[Any]] | NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the CSR row pointers (N + 1,) of rows with these numbers of entries (N,)."""
     result = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=result[1:])

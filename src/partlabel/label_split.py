@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from partlabel.errors import UserError
@@ -40,11 +39,10 @@ def _units(num_images: int, groups: pa.StringArray | None) -> tuple[NDArray[np.i
     """Return the unit (what stays together) of each image, and the number of images of each unit."""
     if groups is None:
         return np.arange(num_images), np.ones(num_images, np.int64)
-    codes = groups.dictionary_encode().indices
-    alone = codes.is_null().to_numpy(zero_copy_only=False)
-    unit = codes.fill_null(0).to_numpy().astype(np.int64)
-    first_free = 0 if alone.all() else int(pc.max(codes).as_py()) + 1
-    unit[alone] = first_free + np.arange(int(alone.sum()))
+    encoded = groups.dictionary_encode()
+    unit = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
+    alone = unit < 0
+    unit[alone] = len(encoded.dictionary) + np.arange(int(alone.sum()))
     return unit, np.bincount(unit)
 
 
@@ -54,12 +52,12 @@ class _Stratification:
     def __init__(
         self,
         unit: NDArray[np.int64],
-        label: NDArray[np.int64],
+        label: NDArray[np.integer],
         size: NDArray[np.int64],
         labels: int,
         share: NDArray[np.float64],
     ) -> None:
-        """Take K (unit, label) entries; a label is a class with a sign, and an entry repeats for each image of a unit."""
+        """Take K (unit, label) entries: a label is a class with a sign; an entry for each image of the unit."""
         self.unit, self.label, self.size, self.labels = unit, label, size, labels
         order = np.argsort(unit, kind="stable")
         self.label_of = label[order]
@@ -91,7 +89,7 @@ class _Stratification:
     def _deal(
         self, units: NDArray[np.int64], weight: NDArray[np.int64], want: NDArray[np.float64], held: NDArray[np.int64]
     ) -> None:
-        """Give units, which hold a label ``weight`` times, to parts: first to those that have none, then by ``want``."""
+        """Give units, which hold a label ``weight`` times, to parts: to those that have none, then by ``want``."""
         wanted, room = want.tolist(), self.room.tolist()
         empty = [h == 0 for h in held.tolist()]
         parts = range(len(room))

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partlabel.errors import UserError
+from partlabel.label_names import one_chunk
 from partlabel.storage import replacing
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def write(table: LabelTable, path: str | os.PathLike[str]) -> None:
         pq.write_table(content, temporary, compression="zstd", row_group_size=max(table.num_images, 1))
 
 
-def read(cls: type[LabelTable], path: str | os.PathLike[str]) -> LabelTable:
-    """Read what ``write`` wrote; one column at a time, so that little more than the table itself is in memory."""
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the fields of the table that ``write`` wrote; little more than the table itself is in memory."""
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
             about = _about(file, path)
@@ -64,14 +65,11 @@ def read(cls: type[LabelTable], path: str | os.PathLike[str]) -> LabelTable:
                     indptr, fields[field] = _list_column(file, column, kind, path)
                     if not np.array_equal(fields.setdefault("indptr", indptr), indptr):
                         raise UserError(f"{path}: the lists of the columns classes and {column} differ in length")
-            fields["images"] = _column(file, "image", path)
-            fields["groups"] = _column(file, "group", path) if "group" in columns else None
-        return cls(**fields, **about)
+            fields["images"] = one_chunk(file.read(["image"]).column(0))
+            fields["groups"] = one_chunk(file.read(["group"]).column(0)) if "group" in columns else None
+        return {**fields, **about}
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file") from error
-    except UserError as error:
-        message = error.message if error.message.startswith(str(path)) else f"{path}: {error.message}"
-        raise UserError(message, error.offenders) from error
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}: not a readable Parquet file; it may be cut or of another kind") from error
 
@@ -93,14 +91,9 @@ def _about(file: pq.ParquetFile, path: Any) -> dict[str, Any]:
     return {"classes": tuple(classes), "class_ids": None if ids is None else tuple(ids), **result}
 
 
-def _column(file: pq.ParquetFile, name: str, path: Any) -> pa.Array:
-    chunks = file.read([name]).column(0)
-    return chunks.chunk(0) if chunks.num_chunks == 1 else pa.concat_arrays(chunks.chunks or [pa.array([], chunks.type)])
-
-
 def _list_column(file: pq.ParquetFile, name: str, kind: pa.DataType, path: Any) -> tuple[NDArray[np.int64], NDArray]:
     """Return the row pointers and the values of a list column, without a copy where the file has one row group."""
-    lists = _column(file, name, path)
+    lists = one_chunk(file.read([name]).column(0))
     if not isinstance(lists, pa.LargeListArray | pa.ListArray) or lists.type.value_type != kind or lists.null_count:
         raise UserError(f"{path}: the column {name} is {lists.type}, expected a list of {kind} in each row")
     values = lists.flatten()

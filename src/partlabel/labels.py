@@ -2,102 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from partlabel.errors import UserError
-from partlabel.label_checks import check_names, check_pairs, check_structure, class_numbers, string_array
-from partlabel.label_pairs import ORIGINS, Pairs, csr, origin_code, pointers, ranges, settle
+from partlabel.label_arrays import LabelArrays, Rows
+from partlabel.label_checks import check_names, checked_pairs, class_numbers, describe
+from partlabel.label_merge import add, merge
+from partlabel.label_names import string_array
+from partlabel.label_pairs import ORIGINS as ORIGINS
+from partlabel.label_pairs import csr, origin_code, pointers, ranges, settle
+from partlabel.label_split import split
+from partlabel.label_storage import read, write
 
-Rows = ArrayLike | slice | None
 
+class LabelTable(LabelArrays):
+    """Which labels of which images are known; it never changes, each operation returns a new table.
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LabelTable:
-    """The known labels of N images and C classes; it never changes, each operation returns a new table.
-
-    Only the K known pairs are stored, in CSR order: the labels of image ``i`` are ``indptr[i]:indptr[i + 1]``.
-
-    Attributes:
-        images: (N,) names as the source writes them, unique; images without any label are kept.
-        classes: C unique names.
-        indptr: int64 (N + 1,).
-        indices: int32 (K,) class numbers, strictly increasing inside each image.
-        values: int8 (K,), +1 present or -1 absent.
-        origin: uint8 (K,), codes of ``ORIGINS``.
-        class_ids: ids of the classes in the source (COCO category id, ``/m/...``), same order, or None.
-        score: float32 (K,) score before the sigmoid of labels with origin ``model``, NaN elsewhere, or None.
-        round: int16 (K,) round in which a model label was added, -1 elsewhere, or None.
-        groups: (N,) names of what must stay together in a split (patient, scene), null where an image stands alone.
-        coding: what the values of the source meant, in words.
-        history: one JSON-able record for each operation, oldest first.
-
-    Raises:
-        UserError: wrong shapes, values, repeated names; the error lists every offender.
+    The arrays and all that is looked up or counted are described at ``LabelArrays``, whose arguments it takes too;
+    they are checked. ``from_dense`` and ``from_pairs`` take labels in the form in which they come.
     """
-
-    images: pa.StringArray
-    classes: tuple[str, ...]
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    values: NDArray[np.int8]
-    origin: NDArray[np.uint8]
-    class_ids: tuple[str, ...] | None = None
-    score: NDArray[np.float32] | None = None
-    round: NDArray[np.int16] | None = None
-    groups: pa.StringArray | None = None
-    coding: str = ""
-    history: tuple[Mapping[str, Any], ...] = ()
-
-    def __post_init__(self) -> None:
-        check_names(self.images, self.classes, self.class_ids, self.groups)
-        check_structure(self, len(ORIGINS))
-        self._freeze()
-
-    def _freeze(self) -> None:
-        for name in ("indptr", "indices", "values", "origin", "score", "round"):
-            array = getattr(self, name)
-            if array is not None and array.flags.writeable:
-                view = array.view()
-                view.flags.writeable = False
-                object.__setattr__(self, name, view)
-
-    def derive(self, operation: str, details: Mapping[str, Any], **changes: Any) -> LabelTable:
-        """Return a copy with some fields changed and a record in the history; unchecked, so they must be right."""
-        table = object.__new__(LabelTable)
-        changes["history"] = (*self.history, {"operation": operation, **details})
-        for field in fields(self):
-            object.__setattr__(table, field.name, changes.get(field.name, getattr(self, field.name)))
-        table._freeze()
-        return table
-
-    def __repr__(self) -> str:
-        return f"LabelTable({self.num_images} images, {self.num_classes} classes, {self.num_known} known labels)"
-
-    @property
-    def num_images(self) -> int:
-        """N, with the images that have no known label."""
-        return len(self.images)
-
-    @property
-    def num_classes(self) -> int:
-        """C."""
-        return len(self.classes)
-
-    @property
-    def num_known(self) -> int:
-        """K, the number of known labels."""
-        return len(self.indices)
-
-    # ---------------------------------------------------------------- build, read, write
 
     @classmethod
     def from_dense(
@@ -118,7 +47,7 @@ class LabelTable:
         names = string_array(images)
         if matrix.shape != (len(names), len(classes)):
             raise UserError(
-                f"the label matrix is {matrix.shape}, but there are {(len(names), len(classes))} images and classes"
+                f"the label matrix is {matrix.shape}, expected {(len(names), len(classes))}: images, classes"
             )
         row, column = np.nonzero(matrix != 0)
         return cls.from_pairs(names, classes, row, column, matrix[row, column], **optional)
@@ -165,20 +94,10 @@ class LabelTable:
         names = string_array(images)
         classes = tuple(classes)
         check_names(names, classes, None, None)
-        row, column = np.asarray(image_index), np.asarray(class_index)
-        value = np.asarray(values)
-        check_pairs(names, classes, row, column, value)
-        size = len(row)
-        pairs = Pairs(
-            row.astype(np.int64) * len(classes) + column,
-            value.astype(np.int8),
-            np.full(size, origin_code(origin), np.uint8) if isinstance(origin, str) else np.asarray(origin, np.uint8),
-            None if score is None else np.broadcast_to(np.asarray(score, np.float32), size),
-            None if round is None else np.broadcast_to(np.asarray(round, np.int16), size),
-        ).sorted()
-        pairs, settled = settle(
-            pairs, duplicates, lambda key: f"{names[key // len(classes)]}, {classes[key % len(classes)]}"
+        listed = checked_pairs(
+            names, classes, image_index, class_index, values, origin=origin, score=score, round=round
         )
+        pairs, settled = settle(listed, duplicates, lambda key: describe(key, names, classes))
         log = tuple(history)
         if settled:
             log = (*log, {"operation": "contradictions", "policy": duplicates, "settled": settled})
@@ -199,9 +118,11 @@ class LabelTable:
         Raises:
             UserError: no such file, cut or foreign file, or content that is not a label table.
         """
-        from partlabel.label_storage import read
-
-        return read(cls, path)
+        fields = read(path)
+        try:
+            return cls(**fields)
+        except UserError as error:
+            raise UserError(f"{path}: {error.message}", error.offenders) from error
 
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the table, one row for each image, whole or not at all.
@@ -210,124 +131,7 @@ class LabelTable:
         codes), and where the table has them ``score``, ``round`` (lists) and ``group``. Class names, ids, coding and
         history are JSON in the schema metadata under ``partlabel``.
         """
-        from partlabel.label_storage import write
-
         write(self, path)
-
-    # ---------------------------------------------------------------- look up and count
-
-    def dense(self, rows: Rows = None) -> NDArray[np.int8]:
-        """Return the labels of some images as int8 (len(rows), C): +1 present, -1 absent, 0 unknown.
-
-        Args:
-            rows: image numbers in any order, a mask (N,), a slice, or None for all (mind the memory: N x C bytes).
-
-        Raises:
-            IndexError: a row that does not exist.
-        """
-        row = self._rows(rows)
-        result = np.zeros((len(row), self.num_classes), np.int8)
-        start = self.indptr[row]
-        count = self.indptr[row + 1] - start
-        at = ranges(start, count)
-        target = np.repeat(np.arange(len(row)) * self.num_classes, count)
-        target += self.indices[at]
-        result.reshape(-1)[target] = self.values[at]
-        return result
-
-    def _rows(self, rows: Rows) -> NDArray[np.int64]:
-        if rows is None or isinstance(rows, slice):
-            return np.arange(*(rows or slice(None)).indices(self.num_images))
-        row = np.asarray(rows)
-        if row.dtype == bool:
-            if row.shape != (self.num_images,):
-                raise IndexError(f"a mask of shape {row.shape} for {self.num_images} images")
-            return np.flatnonzero(row)
-        row = row.astype(np.int64, casting="same_kind") if row.size else np.zeros(0, np.int64)
-        if row.size and (row.min() < -self.num_images or row.max() >= self.num_images):
-            raise IndexError(f"rows {row.min()} .. {row.max()} of a table with {self.num_images} images")
-        return np.where(row < 0, row + self.num_images, row)
-
-    def pair_images(self) -> NDArray[np.int64]:
-        """Return the image number of each known label, int64 (K,)."""
-        return np.repeat(np.arange(self.num_images), np.diff(self.indptr))
-
-    def image_index(self, names: Sequence[str] | pa.Array) -> NDArray[np.int64]:
-        """Return the numbers of the named images, int64 (len(names),), -1 for a name that is not in the table."""
-        found = pc.index_in(string_array(names), value_set=self.images)
-        return found.fill_null(-1).to_numpy().astype(np.int64)
-
-    def class_index(self, name: str) -> int:
-        """Return the number of the named class.
-
-        Raises:
-            UserError: no class has this name; the message offers those that are spelled alike.
-        """
-        return class_numbers([name], self.classes)[0]
-
-    def proportion(self) -> NDArray[np.float64]:
-        """Return p_y of each image: known labels / C, float64 (N,)."""
-        return np.diff(self.indptr) / max(self.num_classes, 1)
-
-    def image_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the numbers of known present and known absent labels of each image, int64 (N,) each."""
-        present = np.diff(pointers(self.values > 0)[self.indptr])
-        return present, np.diff(self.indptr) - present
-
-    def class_counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the numbers of known present and known absent labels of each class, int64 (C,) each."""
-        known = np.bincount(self.indices, minlength=self.num_classes)
-        present = np.bincount(self.indices[self.values > 0], minlength=self.num_classes)
-        return present, known - present
-
-    def cooccurrence(self) -> NDArray[np.int64]:
-        """Return in how many images both classes are known present, int64 (C, C); the diagonal counts one class."""
-        result = np.zeros((self.num_classes, self.num_classes), np.int64)
-        flat = result.reshape(-1)
-        present, _ = self.image_counts()
-        index = self.indices[self.values > 0].astype(np.int64)
-        start, work = pointers(present), pointers(present**2)
-        chunk = 4_000_000  # pairs of present labels worked on at once
-        cuts = np.searchsorted(work, np.arange(0, work[-1] + chunk, chunk))
-        cuts = np.unique(np.append(np.minimum(cuts, self.num_images), self.num_images))
-        for low, high in zip(cuts[:-1], cuts[1:], strict=True):
-            partners = np.repeat(present[low:high], present[low:high])
-            first = np.repeat(index[start[low] : start[high]] * self.num_classes, partners)
-            second = index[ranges(np.repeat(start[low:high], present[low:high]), partners)]
-            np.add.at(flat, first + second, 1)
-        return result
-
-    def content_hash(self) -> str:
-        """Return 32 hexadecimal digits that change with the images, groups, classes or labels (values and origin).
-
-        Scores, rounds, class ids, coding and history do not count: they do not change what is trained.
-        """
-        digest = hashlib.blake2b(digest_size=16)
-        for names in (self.images, pa.array(self.classes, pa.string()), self.groups):
-            if names is not None:
-                text = names.fill_null("")
-                digest.update(pc.binary_length(text).to_numpy())
-                digest.update(pc.binary_join(pa.ListArray.from_arrays([0, len(text)], text), "")[0].as_buffer())
-        for array in (self.indptr, self.indices, self.values, self.origin):
-            digest.update(np.ascontiguousarray(array))
-        return digest.hexdigest()
-
-    # ---------------------------------------------------------------- new tables
-
-    def pairs(self) -> Pairs:
-        """Return the known labels with the key ``image * C + class`` of each."""
-        key = np.repeat(np.arange(self.num_images) * self.num_classes, np.diff(self.indptr))
-        key += self.indices
-        return Pairs(key, self.values, self.origin, self.score, self.round)
-
-    def describe(self, key: int) -> str:
-        """Name the pair with this key for an error message."""
-        return f"{self.images[key // self.num_classes]}, {self.classes[key % self.num_classes]}"
-
-    def _take(self, index: NDArray[Any]) -> dict[str, Any]:
-        """Return the arrays of the known labels at ``index`` (positions or a mask)."""
-        names = ("indices", "values", "origin", "score", "round")
-        return {name: None if (array := getattr(self, name)) is None else array[index] for name in names}
 
     def select(self, rows: Rows) -> LabelTable:
         """Return a table of some images, in the order given.
@@ -339,7 +143,7 @@ class LabelTable:
             UserError: an image is listed twice.
             IndexError: a row that does not exist.
         """
-        row = self._rows(rows)
+        row = self.row_numbers(rows)
         repeated = np.flatnonzero(np.bincount(row, minlength=self.num_images) > 1)
         if len(repeated):
             names = self.images.take(pa.array(repeated)).to_pylist()
@@ -351,7 +155,7 @@ class LabelTable:
             images=self.images.take(pa.array(row)),
             groups=None if self.groups is None else self.groups.take(pa.array(row)),
             indptr=pointers(count),
-            **self._take(ranges(self.indptr[row], count)),
+            **self.taken(ranges(self.indptr[row], count)),
         )
 
     def select_classes(self, names: Sequence[str]) -> LabelTable:
@@ -392,7 +196,7 @@ class LabelTable:
         if mask.dtype != bool or mask.shape != (self.num_known,):
             raise UserError(f"keep is {mask.dtype}{mask.shape}, expected bool({self.num_known},)")
         details = {**details, "kept": int(mask.sum()), "of": self.num_known}
-        return self.derive(operation, details, indptr=pointers(mask)[self.indptr], **self._take(mask))
+        return self.derive(operation, details, indptr=pointers(mask)[self.indptr], **self.taken(mask))
 
     def without_origin(self, origin: str, since_round: int | None = None) -> LabelTable:
         """Return a table in which the labels of one origin are unknown again, or only those of later rounds.
@@ -418,9 +222,9 @@ class LabelTable:
     ) -> LabelTable:
         """Return a table with more known labels.
 
-        Labels of origin ``model``, ``asked`` and ``sampled`` are added to unknown pairs only. ``review`` labels may also
-        replace ``model`` and earlier ``review`` labels, whose score and round are then dropped. Labels given, asked or sampled never
-        change.
+        Labels of origin ``model``, ``asked`` and ``sampled`` are added to unknown pairs only. ``review`` labels may
+        also replace ``model`` and earlier ``review`` labels, whose score and round are then dropped. Labels given,
+        asked or sampled never change.
 
         Args:
             image_index: (M,) image numbers.
@@ -434,8 +238,6 @@ class LabelTable:
             UserError: a pair that is already known and may not be replaced, or that is listed twice (all are named), a
                 wrong value or number, another origin, a score or round for labels that are not from a model.
         """
-        from partlabel.label_merge import add
-
         return add(self, image_index, class_index, values, origin=origin, score=score, round=round)
 
     def merge(self, other: LabelTable, conflicts: str = "error") -> LabelTable:
@@ -445,14 +247,12 @@ class LabelTable:
 
         Args:
             other: the other table.
-            conflicts: what becomes of a pair that is present in one table and absent in the other: ``error``, ``unknown``,
-                ``present``, ``absent``, or ``first`` (this table's label).
+            conflicts: what becomes of a pair that is present in one table and absent in the other: ``error``,
+                ``unknown``, ``present``, ``absent``, or ``first`` (this table's label).
 
         Raises:
             UserError: contradictions under ``error``, an image in two groups, a class with two ids; all are named.
         """
-        from partlabel.label_merge import merge
-
         return merge(self, other, conflicts)
 
     def split(
@@ -475,7 +275,5 @@ class LabelTable:
         Raises:
             UserError: wrong fractions, or fewer images (groups) than parts.
         """
-        from partlabel.label_split import split
-
         names = self.groups if groups is None else string_array(groups, empty_is_null=True)
         return split(self, fractions, seed, names)

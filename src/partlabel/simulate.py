@@ -48,7 +48,7 @@ def dense(table: LabelTable, proportion: float, seed: int) -> LabelTable:
 
     Args:
         table: labels.
-        proportion: share p of the images that keep their labels: exactly round(p N) of them (halves go up), 0 <= p <= 1.
+        proportion: share p of the images that keep their labels: exactly round(p N) (halves go up), 0 <= p <= 1.
         seed: the same seed gives the same images.
 
     Raises:
