@@ -14,6 +14,7 @@ venv: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "partlabel needs Python 3.11 or newer: make PYTHON=...")'
+	@echo 'Installing into .venv; the first time this fetches some gigabytes (torch) and takes minutes.'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@

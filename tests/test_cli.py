@@ -251,3 +251,93 @@ def test_a_closed_pipe_is_no_error(labels):
     )
     assert done.returncode == 0
     assert done.stderr == ""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """Pictures, a half-filled table and a run trained on them: red or dark, blue or dark, 24 pictures of 32 x 32."""
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "photos").mkdir()
+    rows = ["image,red,blue"]
+    for i in range(24):
+        red, blue = i % 2, i // 2 % 2
+        Image.new("RGB", (32, 32), (200 * red + i, 20, 200 * blue)).save(folder / "photos" / f"{i:02}.png")
+        rows.append(f"{i:02}.png,{red if i % 3 else ''},{blue if i % 4 else ''}")
+    (folder / "labels.csv").write_text("\n".join(rows) + "\n")
+    labels, images = str(folder / "labels.parquet"), str(folder / "photos")
+    settings = "--weights none --freeze none --size 32 --epochs 2 --batch-size 8 --workers 0 --validation 0.25".split()
+    words = ["import", "csv", str(folder / "labels.csv"), "--coding", CODING, "--images", images, "-o", labels]
+    assert main(words) == 0
+    assert main(["train", labels, "--images", images, "-o", str(folder / "run"), *settings]) == 0
+    return folder
+
+
+def test_train_writes_a_run(capsys, job):
+    assert (job / "run" / "config.toml").is_file()
+    assert (job / "run" / "best").is_dir()
+    err = refused(capsys, "train", job / "labels.parquet", "--images", job / "photos", "-o", job / "run")
+    assert "run" in err
+
+
+def test_train_flags_reach_the_settings(job):
+    from partlabel.config import Config
+
+    config = Config.read(job / "run" / "config.toml")
+    assert (config.model.weights, config.freeze, config.images.size) == ("none", "none", 32)
+    assert (config.optim.epochs, config.optim.batch_size, config.validation) == (2, 8, 0.25)
+
+
+def test_every_flag_of_train_is_a_setting():
+    from partlabel.cli.settings import Settings, make_config
+    from partlabel.config import Config
+
+    config = make_config("small", None, Settings(), None)
+    assert config == Config.preset("small")
+    values = {
+        "on_bad": "skip",
+        "assume_absent": True,
+        "backbone": "resnet18",
+        "weights": "none",
+        "freeze": "2",
+        "size": 64,
+        "loss": "bce",
+        "gamma": 2.0,
+        "graph": True,
+        "epochs": 3,
+        "batch_size": 5,
+        "learning_rate": 0.5,
+        "weight_decay": 0.25,
+        "precision": "bf16",
+        "workers": 3,
+        "seed": 9,
+    }
+    assert set(values) == set(vars(Settings()))
+    for name, value in values.items():
+        changed = make_config("paper", None, Settings(**{name: value}), None)
+        assert changed != Config.preset("paper"), f"--{name} changes nothing"
+
+
+def test_train_takes_a_preset_or_a_file(capsys, job):
+    words = ("train", job / "labels.parquet", "--images", job / "photos", "-o", job / "other")
+    assert "--preset" in refused(capsys, *words, "--preset", "small", "--config", job / "run" / "config.toml")
+    assert "epochs" in refused(capsys, *words, "--epochs", "0")
+    assert "nowhere" in refused(capsys, *words, "--validation", job / "nowhere")
+    assert not (job / "other").exists()
+
+
+def test_evaluate(capsys, job):
+    code, out, _ = run(capsys, "evaluate", job / "run", job / "labels.parquet", "--images", job / "photos", "--json")
+    assert code == 0
+    result = json.loads(out)
+    assert 0 <= result["mean_ap"] <= 1
+    code, out, _ = run(capsys, "evaluate", job / "run", job / "labels.parquet", "--images", job / "photos")
+    assert code == 0
+    assert "red" in out
+
+
+def test_evaluate_names_classes_that_the_model_does_not_know(capsys, job):
+    other = job / "other.parquet"
+    LabelTable.from_dense(["00.png"], ["red", "green"], np.array([[1, 1]], np.int8)).write_parquet(other)
+    assert "green" in refused(capsys, "evaluate", job / "run", other, "--images", job / "photos")
