@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.errors import UserError
+from partlabel.label_pairs import pointers
 from partlabel.labels import LabelTable
 
 
@@ -31,11 +32,10 @@ def partial(table: LabelTable, proportion: float, seed: int, per_image: str = "e
     """
     _check(proportion)
     random = np.random.Generator(np.random.PCG64(seed))
-    draw = random.random(table.num_known)
     if per_image == "bernoulli":
-        keep = draw < proportion
+        keep = random.random(table.num_known) < proportion
     elif per_image == "exact":
-        keep = _rank_in_image(table, draw) < int(np.floor(proportion * table.num_classes + 0.5))
+        keep = _draw_in_rows(random, table.indptr, _rounded(proportion * table.num_classes))
     else:
         raise UserError(f"per_image must be exact or bernoulli, not {per_image!r}")
     return table.hide(keep, "simulate.partial", proportion=proportion, seed=seed, per_image=per_image)
@@ -55,7 +55,7 @@ def dense(table: LabelTable, proportion: float, seed: int) -> LabelTable:
         UserError: a proportion outside 0 .. 1.
     """
     _check(proportion)
-    count = int(np.floor(proportion * table.num_images + 0.5))
+    count = _rounded(proportion * table.num_images)
     kept = np.zeros(table.num_images, bool)
     kept[np.random.Generator(np.random.PCG64(seed)).permutation(table.num_images)[:count]] = True
     keep = np.repeat(kept, np.diff(table.indptr))
@@ -77,7 +77,7 @@ def noisy(table: LabelTable, proportion: float, seed: int) -> LabelTable:
         UserError: a proportion outside 0 .. 1.
     """
     _check(proportion)
-    count = int(np.floor((1 - proportion) * table.num_known + 0.5))
+    count = _rounded((1 - proportion) * table.num_known)
     flipped = np.random.Generator(np.random.PCG64(seed)).permutation(table.num_known)[:count]
     values = table.values.copy()
     values[flipped] *= -1
@@ -95,20 +95,34 @@ def noisy_plus(table: LabelTable, seed: int) -> LabelTable:
         seed: the same seed gives the same labels.
     """
     random = np.random.Generator(np.random.PCG64(seed))
-    present = table.values > 0
-    draw = np.where(present, random.random(table.num_known), 2.0)
+    present = np.flatnonzero(table.values > 0)
+    kept = _draw_in_rows(random, pointers(table.values > 0)[table.indptr], 1)
     values = table.values.copy()
-    values[present & (_rank_in_image(table, draw) > 0)] = -1
+    values[present[~kept]] = -1
     switched = int((values != table.values).sum())
     return table.derive("simulate.noisy_plus", {"seed": seed, "switched": switched}, values=values)
 
 
-def _rank_in_image(table: LabelTable, draw: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the place (0 first) of each known label among those of its image, by ``draw``."""
-    order = np.lexsort((draw, table.pair_images()))
-    rank = np.empty(table.num_known, np.int64)
-    rank[order] = np.arange(table.num_known) - np.repeat(table.indptr[:-1], np.diff(table.indptr))
-    return rank
+def _draw_in_rows(random: np.random.Generator, indptr: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
+    """Return a mask of the entries of CSR rows in which ``count`` of each row, or all if it has fewer, are drawn."""
+    lengths = np.diff(indptr)
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    place = np.arange(len(row)) - indptr[row]
+    # row, random bits and place in the row in one unique number: sorting values is far faster than sorting by keys
+    place_bits = int(lengths.max(initial=1)).bit_length()
+    random_bits = 63 - place_bits - len(lengths).bit_length()
+    number = row << (random_bits + place_bits)
+    number |= random.integers(0, 1 << random_bits, len(row)) << place_bits
+    number |= place
+    if count == 0:
+        return np.zeros(len(row), bool)
+    ordered = np.sort(number)
+    last = indptr[:-1] + np.minimum(lengths, count) - 1
+    return number <= ordered[last[row]]
+
+
+def _rounded(count: float) -> int:
+    return int(np.floor(count + 0.5))
 
 
 def _check(proportion: float) -> None:
