@@ -164,6 +164,13 @@ class TestAveragePrecision:
         # minus zero is the same score as zero
         assert average_precision(np.array([[0.0], [-0.0], [0.0], [-0.0]]), labels)[0] == 0.25
 
+    @pytest.mark.parametrize("score", [1e-38, 1.0, 3e38, -1e-38, -1.0])
+    def test_neighbours_in_float32_are_no_tie(self, score: float) -> None:
+        higher = np.nextafter(np.float32(score), np.float32(np.inf))
+        scores = np.array([[score, higher], [higher, score]], dtype=np.float32)
+        labels = np.array([[-1, -1], [1, 1]], dtype=np.int8)
+        assert average_precision(scores, labels).tolist() == [1.0, 0.5]
+
     def test_scores_are_ranked_without_a_sigmoid(self) -> None:
         # after a float32 sigmoid both would be exactly 1
         assert average_precision(np.array([[30.0], [20.0]]), np.array([[1], [-1]], np.int8))[0] == 1.0
@@ -251,8 +258,8 @@ class TestDecisions:
 
     def test_thresholds_not_finite(self) -> None:
         with pytest.raises(UserError) as caught:
-            evaluate(np.zeros((1, 3)), np.ones((1, 3), np.int8), [np.nan, 0, np.inf], ["cat", "dog", "bus"])
-        assert caught.value.offenders == ["cat: nan", "bus: inf"]
+            evaluate(np.zeros((1, 3)), np.ones((1, 3), np.int8), [np.nan, 0, 1e39], ["cat", "dog", "bus"])
+        assert caught.value.offenders == ["cat: nan", "bus: 1e+39"]
 
     def test_classes_to_exclude_that_do_not_exist(self) -> None:
         with pytest.raises(UserError) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -46,8 +47,9 @@ class Accumulator:
         names = tuple(str(c) for c in range(num_classes)) if class_names is None else tuple(class_names)
         if len(names) != num_classes:
             raise UserError(f"{len(names)} class names for {num_classes} columns of scores")
-        if len(set(names)) != num_classes:
-            raise UserError("class names are repeated", sorted({name for name in names if names.count(name) > 1}))
+        repeated = [name for name, count in Counter(names).items() if count > 1]
+        if repeated:
+            raise UserError("class names are repeated", repeated)
         self.num_classes = num_classes
         self.class_names = names
         self.num_rows = 0
@@ -203,7 +205,7 @@ class Accumulator:
         if rows is None:
             return np.arange(self.num_rows, self.num_rows + count)
         numbers = to_numpy(rows)
-        if numbers.shape != (count,) or (count and not np.issubdtype(numbers.dtype, np.integer)):
+        if numbers.shape != (count,) or (count and numbers.dtype.kind not in "iu"):
             raise UserError(f"`rows` must be {count} integers, found {numbers.dtype} of shape {numbers.shape}")
         return numbers.astype(np.int64)
 
@@ -229,9 +231,9 @@ class Accumulator:
         if limits.shape not in ((), (self.num_classes,)):
             raise UserError(f"thresholds must be one number or {self.num_classes}, found the shape {limits.shape}")
         limits = np.broadcast_to(limits, self.num_classes).copy()
-        bad = np.flatnonzero(~np.isfinite(limits))
+        bad = np.flatnonzero(~(np.abs(limits) <= np.finfo(np.float32).max))  # of NaN too
         if len(bad):
-            raise UserError("thresholds must be finite numbers", [f"{self.class_names[c]}: {limits[c]}" for c in bad])
+            raise UserError("thresholds must be finite in single precision", [f"{self.class_names[c]}: {limits[c]}" for c in bad])
         return limits
 
     def _excluded(self, exclude: Sequence[str | int]) -> NDArray[np.bool_]:
@@ -268,5 +270,4 @@ class Accumulator:
                 "rows of the same number have different labels, so they are not the same image",
                 [f"image row {row}" for row in np.unique(rows[repeats[differ]])],
             )
-        kept = np.sort(first)
-        return keys[ranges(start[kept], counts[kept])], counts[kept], len(rows) - len(unique)
+        return keys[ranges(start[first], counts[first])], counts[first], len(rows) - len(unique)

@@ -92,7 +92,9 @@ def to_numpy(values: Array) -> NDArray[Any]:
 def take(scores: Array, flat: NDArray[np.intp]) -> NDArray[np.float32]:
     """The scores at flat indices, in float32 on the CPU; only these leave the device."""
     if _is_tensor(scores):
-        index = scores.new_tensor(0).long().new_tensor(flat)
+        import torch  # here, because whoever passes arrays need not wait for it
+
+        index = torch.from_numpy(flat).to(scores.device)
         return scores.detach().reshape(-1)[index].float().cpu().numpy()
     with np.errstate(over="ignore"):
         return np.asarray(scores).reshape(-1)[flat].astype(np.float32)
