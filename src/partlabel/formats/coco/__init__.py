@@ -89,6 +89,7 @@ def _statements(
 ) -> Statements:
     """Return what the annotations, and the lists of absent classes, say."""
     names, image_numbers = _images(path, content, report)
+    image_of_entry = np.array(list(image_numbers.values()), np.int32)
     category_numbers = _numbers(path, "category", [c.id for c in categories])
     annotations = content.annotations
     image = _look_up([a.image_id for a in annotations], image_numbers)
@@ -107,19 +108,16 @@ def _statements(
     value = np.ones(len(annotations), np.int8)
     if options.crowd == "unknown":
         value -= np.fromiter((bool(a.iscrowd) for a in annotations), np.int8, len(annotations))
-    images_of_ids = np.array([image_numbers[plain(entry.id)] for entry in content.images], np.int32)
 
     def place(rows: Sequence[int]) -> list[str]:
         size = len(annotations)
-        return [
-            _annotation(content, r) if r < size else f"neg_category_ids of image {negative_of[r - size][0]}"
-            for r in rows
-        ]
+        owners = {r: content.images[negative_of[r - size][0]].id for r in rows if r >= size}
+        return [f"neg_category_ids of image {owners[r]}" if r in owners else _annotation(content, r) for r in rows]
 
     said = Statements(
         names,
         classes.names,
-        np.concatenate([image, images_of_ids[[n for n, _ in negative_of]]]).astype(np.int32),
+        np.concatenate([image, image_of_entry[[n for n, _ in negative_of]]]).astype(np.int32),
         classes.index[np.concatenate([cls, negative])],
         np.concatenate([value, np.full(len(negative), -1, np.int8)]),
         np.arange(len(annotations) + len(negative)),
@@ -148,22 +146,28 @@ def _numbers(path: str, what: str, ids: Sequence[Id]) -> dict[Id, int]:
     Raises:
         UserError: an id that is listed twice.
     """
-    numbers: dict[Id, int] = {}
-    repeated = []
-    for position, number in enumerate(map(plain, ids)):
-        if numbers.setdefault(number, position) != position:
-            repeated.append(f"{what} id {number}: entries {numbers[number] + 1} and {position + 1}")
-    if repeated:
+    keys = [number if type(number) is int else plain(number) for number in ids]
+    numbers: dict[Id, int] = {number: position for position, number in enumerate(keys)}
+    if len(numbers) < len(keys):
+        first: dict[Id, int] = {}
+        repeated = [
+            f"{what} id {number}: entries {first[number] + 1} and {position + 1}"
+            for position, number in enumerate(keys)
+            if first.setdefault(number, position) != position
+        ]
         raise UserError(f"{path}: {what} ids are listed more than once", repeated)
     return numbers
 
 
 def _look_up(ids: Sequence[Id], numbers: dict[Id, int]) -> NDArray[np.int32]:
-    """Return the number of each id, -1 for an id that does not exist."""
-    found = np.fromiter((numbers.get(number, -1) for number in ids), np.int32, len(ids))
-    for position in np.flatnonzero(found < 0).tolist():
-        found[position] = numbers.get(plain(ids[position]), -1)
-    return found
+    """Return the number of each id, int32, -1 for an id that does not exist."""
+    wanted, known = np.array(ids), np.array(list(numbers))
+    if wanted.dtype.kind != "i" or known.dtype.kind != "i":  # some are text or have a point
+        return np.array([numbers.get(plain(number), -1) for number in ids], np.int32)
+    order = np.argsort(known)
+    found = order[np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)]
+    of_key = np.array(list(numbers.values()), np.int32)
+    return np.where(known[found] == wanted, of_key[found], np.int32(-1))
 
 
 def _annotation(content: Layout, position: int) -> str:
@@ -190,10 +194,11 @@ def _refuse_dangling(
 
 def _note_ids(content: Layout, categories: Sequence[Category], report: ImportReport) -> None:
     """Note ids that had to be read as numbers to fit."""
-    odd = sum(type(entry.id) is not int and type(plain(entry.id)) is int for entry in [*content.images, *categories])
-    for a in content.annotations:
-        if type(a.image_id) is not int or type(a.category_id) is not int:
-            odd += sum(type(n) is not int and type(plain(n)) is int for n in (a.image_id, a.category_id))
+    ids = [entry.id for entry in (*content.images, *categories)]
+    ids += [number for a in content.annotations for number in (a.image_id, a.category_id)]
+    if set(map(type, ids)) == {int}:
+        return
+    odd = sum(type(number) is not int and type(plain(number)) is int for number in ids)
     if odd:
         report.notes.append(
             f'{odd:,} ids are written as text or with a point ("1", 1.0) and were read as whole numbers'

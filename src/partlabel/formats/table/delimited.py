@@ -109,20 +109,13 @@ class TextTable:
             for line, row in self.rows():
                 if len(row) != len(self.header):
                     wrong.append(f"{self.path}:{line} {len(row)} cells, the header has {len(self.header)}")
-                wrong += [
-                    f"{self.path}:{line}:{column} {cell.encode('utf-8', 'surrogateescape')!r} is not {self.encoding}"
-                    for column, cell in enumerate(row, 1)
-                    if not cell.isascii() and any("\udc80" <= c <= "\udcff" for c in cell)
-                ]
+                wrong += _undecoded(self.path, self.encoding, line, row)
         except csv.Error as error:
             wrong.append(f"{self.path}: after line {line}: {error} (a quote that is not closed?)")
         except UnicodeError as error:
             wrong.append(f"{self.path}: after line {line}: {error}")
         if wrong:
-            hint = (
-                "; if it is in another encoding, name it, as in encoding=cp1252" if "is not utf-8" in wrong[0] else ""
-            )
-            raise UserError(f"{self.path}: the table cannot be read{hint}", wrong)
+            raise _unreadable(self.path, wrong)
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield each row after the header with the line on which it starts; blank lines are skipped."""
@@ -148,6 +141,8 @@ def open_table(path: str, *, encoding: str | None = None, separator: str | None 
     if separator is None:
         separator = _tell_separator(path, readings)
     header_end, header = readings[separator][0]
+    if wrong := _undecoded(path, encoding, header_end, header):
+        raise _unreadable(path, wrong)
     return TextTable(path, encoding, separator, header, header_end)
 
 
@@ -176,10 +171,12 @@ def find_encoding(path: str, declared: str | None = None) -> str:
     return marked or "utf-8"
 
 
-def _records(path: str, encoding: str, separator: str, after: int = 0) -> Iterator[tuple[int, list[str]]]:
+def _records(
+    path: str, encoding: str, separator: str, after: int = 0, strict: bool = True
+) -> Iterator[tuple[int, list[str]]]:
     errors = "surrogateescape" if encoding.startswith("utf-8") else "strict"
     with open(path, encoding=encoding, errors=errors, newline="") as file:
-        reader = csv.reader(file, delimiter=separator, strict=True)
+        reader = csv.reader(file, delimiter=separator, strict=strict)
         line = 1
         for row in reader:
             if line > after and row and (len(row) > 1 or row[0].strip()):
@@ -187,10 +184,27 @@ def _records(path: str, encoding: str, separator: str, after: int = 0) -> Iterat
             line = reader.line_num + 1
 
 
+def _undecoded(path: str, encoding: str, line: int, row: Sequence[str]) -> list[str]:
+    """Return the cells with bytes that are not in the encoding; those bytes were read as lone surrogates."""
+    return [
+        f"{path}:{line}:{column} {cell.encode('utf-8', 'surrogateescape')!r} is not {encoding}"
+        for column, cell in enumerate(row, 1)
+        if not cell.isascii() and any("\udc80" <= character <= "\udcff" for character in cell)
+    ]
+
+
+def _unreadable(path: str, wrong: list[str]) -> UserError:
+    hint = "; if it is in another encoding, name it, as in encoding=cp1252" if "is not utf-8" in wrong[0] else ""
+    return UserError(f"{path}: the table cannot be read{hint}", wrong)
+
+
 def _beginning(path: str, encoding: str, separator: str) -> list[tuple[int, list[str]]]:
-    """Return the line where the header ends with the header, then the first rows with their lines."""
+    """Return the line where the header ends with the header, then the first rows with their lines.
+
+    Quotes are read leniently: with the wrong separator they stand where they should not.
+    """
     try:
-        records = list(itertools.islice(_records(path, encoding, separator), 21))
+        records = list(itertools.islice(_records(path, encoding, separator, strict=False), 21))
     except (csv.Error, UnicodeError) as error:
         raise UserError(f"{path}: the beginning of the table cannot be read ({error})") from error
     if not records:

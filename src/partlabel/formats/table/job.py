@@ -84,10 +84,9 @@ class TableJob:
         if any(column.bad_cells for column in columns.values()):
             raise self._not_labels(columns, names, foreign)
         self.report.coding = f"{self.coding.words()} ({how})"
-        for column in columns.values():
-            for token, cells in column.seen.items():
-                value = self.report.values.setdefault(codings.shown(token), ValueCount(self.coding.meaning(token), 0))
-                value.cells += cells
+        for token in self.coding.codes:
+            if cells := sum(column.seen[token] for column in columns.values()):
+                self.report.values[codings.shown(token)] = ValueCount(self.coding.meaning(token), cells)
 
     def _not_labels(self, columns: Mapping[int, ValueColumn], names: Mapping[int, str], foreign: set[int]) -> UserError:
         cells = [(row, i, cell) for i, c in columns.items() if i not in foreign for row, cell in c.bad]

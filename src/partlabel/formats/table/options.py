@@ -38,7 +38,7 @@ _CODING = option(
     lambda name, value: codings.parse(value),
 )
 _NOT_LISTED = option(
-    "what pairs count as about which the table says nothing (no row, no tag, a cell that means unknown): unknown or absent",
+    "what pairs count as about which the table says nothing (no row, no tag, a cell for unknown): unknown or absent",
     read_as.choice("unknown", "absent"),
 )
 _CONFLICTS = option(f"one pair stated present and absent: {', '.join(CONFLICTS)}", read_as.choice(*CONFLICTS))
