@@ -233,7 +233,9 @@ class Accumulator:
         limits = np.broadcast_to(limits, self.num_classes).copy()
         bad = np.flatnonzero(~(np.abs(limits) <= np.finfo(np.float32).max))  # of NaN too
         if len(bad):
-            raise UserError("thresholds must be finite in single precision", [f"{self.class_names[c]}: {limits[c]}" for c in bad])
+            raise UserError(
+                "thresholds must be finite in single precision", [f"{self.class_names[c]}: {limits[c]}" for c in bad]
+            )
         return limits
 
     def _excluded(self, exclude: Sequence[str | int]) -> NDArray[np.bool_]:
