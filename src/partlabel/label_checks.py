@@ -83,8 +83,9 @@ def checked_pairs(
     """
     row, column, value = np.asarray(image_index), np.asarray(class_index), np.asarray(values)
     check_pairs(images, classes, row, column, value)
+    origin = origin_code(origin) if isinstance(origin, str) else origin
     try:
-        codes = np.broadcast_to(np.asarray(origin_code(origin) if isinstance(origin, str) else origin), row.shape)
+        codes = np.broadcast_to(np.asarray(origin), row.shape)
         scores = None if score is None else np.broadcast_to(np.asarray(score, np.float32), row.shape)
         rounds = None if round is None else np.broadcast_to(np.asarray(round, np.int16), row.shape)
     except ValueError as error:
@@ -108,7 +109,7 @@ def check_structure(table: LabelArrays) -> None:
         raise UserError(f"indptr does not rise from 0 to the {size} known labels")
     if size == 0:
         return
-    if table.indices.min() < 0 or table.indices.max() >= len(table.classes) or (table.values**2 != 1).any():
+    if table.indices.min() < 0 or table.indices.max() >= len(table.classes) or (np.abs(table.values) != 1).any():
         check_pairs(table.images, table.classes, table.pair_images(), table.indices, table.values)
     rising = table.indices[1:] > table.indices[:-1]
     inner = table.indptr[1:-1]

@@ -124,7 +124,7 @@ class _Stratification:
 
 def _whole_sizes(share: NDArray[np.float64], total: int) -> NDArray[np.int64]:
     """Return whole part sizes that sum to ``total``: largest remainder, none 0 where there is enough."""
-    exact = share / share.sum() * total
+    exact = np.round(share / share.sum() * total, 9)  # so that equal remainders are equal
     result = np.floor(exact).astype(np.int64)
     order = np.argsort(-(exact - result), kind="stable")
     result[order[: total - result.sum()]] += 1
