@@ -10,7 +10,8 @@ the odd JPEG (CMYK, headers that simplejpeg refuses), goes through Pillow. The r
 - Several frames: the first.
 - ICC profiles are ignored: the numbers in the file are taken as sRGB.
 - A picture that is cut off is never used. What libjpeg calls extraneous bytes is accepted, because many cameras write
-  them into whole pictures; every other complaint about the data of a JPEG counts as damage.
+  them into whole pictures; every other complaint about the data of a JPEG counts as damage, as does a wrong checksum in
+  a PNG. Other formats hold no checksum: damage that leaves them decodable can't be seen.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ def decode(path: str | os.PathLike[str], size: int | None = None, *, max_pixels:
         path: the file; its name does not matter, its content does.
         size: a hint: the picture will be resized to ``size`` x ``size`` pixels. A JPEG is then decoded at 1/2, 1/4 or
             1/8 of its width and height (which skips most of the inverse DCT) as long as both sides stay at least
-            2 x ``size``: the resized picture then differs by less than one grey level on average from that of a full
-            decode (``benchmarks/decode.py``), so that large and small originals look alike. None: full size.
+            2 x ``size``: the resized picture then differs from that of a full decode by about one grey level on average
+            (with sides of at least ``size`` only, by up to five: ``benchmarks/decode.py``). None: full size.
         max_pixels: width times height above which the file is refused, before any pixel is decoded.
 
     Returns:
@@ -160,7 +161,7 @@ def _decode_jpeg(data: bytes, size: int | None, max_pixels: int) -> tuple[NDArra
             raise _NotReadableError(f"cut off or damaged ({error})") from None
         return None
     if cmyk:
-        return None  # not damaged; Pillow knows about Adobe's inverted values
+        return None  # not damaged; Pillow converts it, with the inverted values that Adobe writes
     orientation = _jpeg_orientation(data)
     return _turn(pixels, orientation), Facts("JPEG", turned=orientation > 1)
 
@@ -245,23 +246,28 @@ def _decode_pillow(file: BinaryIO, max_pixels: int) -> tuple[NDArray[np.uint8], 
     image = _open(file)
     _check_pixels(*image.size, max_pixels)
     try:
-        turned = image.getexif().get(_ORIENTATION, 1) in range(2, 9)
-    except Exception:  # a damaged EXIF block is no reason to refuse the picture; Pillow raises many types here
-        turned = False
-    try:
+        if image.format == "PNG":  # load() looks at no checksum
+            image.verify()
+            file.seek(0)
+            image = _open(file)
+        turned = _is_turned(image)
         animated = image.format != "MPO" and getattr(image, "is_animated", False)
         image.seek(0)
         image.load()
+        if turned:
+            ImageOps.exif_transpose(image, in_place=True)  # load() has turned a TIFF already and removed its flag
+        transparent, deep = image.has_transparency_data, image.mode.startswith(("I", "F"))
+        pixels = _grey_to_rgb(image) if deep else _to_rgb(image)
     except Exception as error:
         raise _NotReadableError(f"cut off or damaged ({error})") from None
-    if turned:
-        ImageOps.exif_transpose(image, in_place=True)  # load() has turned a TIFF already and removed its flag
-    transparent, deep = image.has_transparency_data, image.mode.startswith(("I", "F"))
-    try:
-        pixels = _grey_to_rgb(image) if deep else _to_rgb(image)
-    except ValueError as error:
-        raise _NotReadableError(f"of a kind that is not supported ({error})") from None
     return pixels, Facts(image.format or "", animated, turned, image.mode == "CMYK", transparent, deep)
+
+
+def _is_turned(image: Image.Image) -> bool:
+    try:
+        return image.getexif().get(_ORIENTATION, 1) in range(2, 9)
+    except Exception:  # a damaged EXIF block is no reason to refuse the picture; Pillow raises many types here
+        return False
 
 
 def _to_rgb(image: Image.Image) -> NDArray[np.uint8]:
@@ -287,7 +293,7 @@ def _grey_to_rgb(image: Image.Image) -> NDArray[np.uint8]:
     elif low >= 0 and high <= 255:
         grey = values
     else:
-        grey = (values - low) * (255 / (high - low or 1))
+        grey = (values - low) * 255 / (high - low or 1)
     if isinstance(hidden := image.info.get("transparency"), int):
         grey[values == hidden] = 255
     return np.repeat(np.rint(grey).astype(np.uint8)[:, :, None], 3, axis=2)
