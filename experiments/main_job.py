@@ -1,0 +1,126 @@
+"""The main job on real photographs: frozen and fine-tuned, all labels known and 10 % known, BCE and partial-BCE.
+
+    python -m experiments.main_job JOB [JOB ...] --data ../shared/data/coco-mini --out runs
+
+Each job is one training and one evaluation on the test pictures; its result is ``experiments/results/main_job/JOB.json``. A job that was
+killed goes on where it stopped; a finished one is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from partlabel import Config, LabelTable, Model, simulate, train
+from partlabel.scoring import predict
+from partlabel.metrics import evaluate
+from partlabel.storage import write_json
+
+RESULTS = Path(__file__).parent / "results" / "main_job"
+SEED = 0
+
+#: frozen backbone, average pooling, L2 that suits both proportions
+FROZEN = Config.preset("small").replace(validation=0.0)
+#: fine-tuning of everything at 160 px with AdamW
+TUNED = FROZEN.replace(
+    freeze="none",
+    images__size=160,
+    model__dropout=0.2,
+    optim__name="adamw",
+    optim__epochs=7,
+    optim__batch_size=16,
+    optim__learning_rate=5e-4,
+    optim__head_learning_rate=5e-3,
+    optim__weight_decay=0.05,
+    optim__schedule="cosine",
+    optim__warmup=0.2,
+)
+#: the paper's setting (SGD, WELDON, batch 16, step schedule) at 128 px and with fewer epochs
+PAPER = Config.preset("paper").replace(
+    model__backbone="tf_efficientnet_lite0", images__size=128, optim__epochs=4, optim__step_after=[3], validation=0.0
+)
+
+
+def jobs() -> dict[str, tuple[float, Config]]:
+    """Name of each job -> (proportion of known labels, configuration)."""
+    table: dict[str, tuple[float, Config]] = {"finetune-all": (1.0, TUNED)}
+    for name in ("bce", "partial-bce"):
+        table[f"frozen-all-{name}"] = (1.0, FROZEN.replace(loss__name=name))
+        table[f"frozen-10-{name}"] = (0.1, FROZEN.replace(loss__name=name))
+        for rate in (0.01, 0.03, 0.1, 0.3):
+            table[f"finetune-10-{name}-lr{rate}"] = (0.1, PAPER.replace(loss__name=name, optim__learning_rate=rate))
+    return table
+
+
+def tables(data: Path) -> tuple[LabelTable, LabelTable]:
+    """The training and the test table of the pictures, every label known."""
+    with open(data / "labels.csv", encoding="utf-8", newline="") as file:
+        reader = csv.reader(file)
+        classes = next(reader)[1:]
+        rows = {row[0]: row[1:] for row in reader}
+    parts = []
+    for part in ("train", "test"):
+        names = (data / f"{part}.txt").read_text().split()
+        parts.append(LabelTable.from_dense(names, classes, np.array([rows[n] for n in names], dtype=np.int8)))
+    return parts[0], parts[1]
+
+
+def run_job(name: str, data: Path, out: Path) -> dict[str, Any]:
+    """Train and evaluate one job, or read its result."""
+    result = RESULTS / f"{name}.json"
+    if result.is_file():
+        return json.loads(result.read_text())
+    proportion, config = jobs()[name]
+    known, test = tables(data)
+    if proportion < 1:
+        known = simulate.partial(known, proportion, SEED)
+    run = out / name
+    began = time.perf_counter()
+    summary = train(config, known, data / "images", run, resume=(run / "run.json").is_file())
+    minutes = (time.perf_counter() - began) / 60
+    model = Model.load(run, which="last")
+    scores = predict(model, [data / "images" / n for n in test.images.to_pylist()])
+    metrics = evaluate(scores, test.dense(), class_names=test.classes)
+    record = {
+        "job": name,
+        "known": proportion,
+        "seed": SEED,
+        "config": config.to_dict(),
+        "map80": 100 * metrics.mean_ap,
+        "map18": 100 * float(np.nanmean(metrics.average_precision[:18])),
+        **{k: 100 * float(getattr(metrics, k)) for k in ("zero_one", "macro_f1", "micro_f1")},
+        "train_minutes": minutes,
+        "epoch_seconds": summary["last"]["seconds"],
+        "images_per_second": summary["last"]["images_per_second"],
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "machine": platform.processor() or platform.machine(),
+    }
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    write_json(result, record)
+    return record
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("jobs", nargs="+", choices=sorted(jobs()))
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-mini"))
+    parser.add_argument("--out", type=Path, default=Path("runs"))
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    for name in arguments.jobs:
+        record = run_job(name, arguments.data, arguments.out)
+        print(f"{name}: mAP80 {record['map80']:.2f}  mAP18 {record['map18']:.2f}  {record['train_minutes']:.1f} min")
+
+
+if __name__ == "__main__":
+    main()

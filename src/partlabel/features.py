@@ -1,0 +1,215 @@
+"""What a training step reads: pictures, or the stored output of the part of the network that is not trained.
+
+The part that does not change runs once over the pictures. Its output lies on disk as one memory-mapped array, under a
+name made of everything it depends on: weights, preprocessing and the bytes of the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from partlabel.errors import UserError
+from partlabel.images import ImageDataset, content_hash, make_loader
+from partlabel.model import Model
+from partlabel.storage import write_text
+
+Progress = Callable[[int, int], None]
+#: pictures are stored decoded up to this size; above it they are decoded anew in each epoch
+PIXEL_CACHE_LIMIT = 8 * 2**30
+_BATCH = 64
+
+
+def cache_folder() -> Path:
+    """Where stored features lie: ``$PARTLABEL_CACHE``, else ``partlabel`` in the user's cache folder."""
+    if "PARTLABEL_CACHE" in os.environ:
+        return Path(os.environ["PARTLABEL_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "partlabel"
+
+
+class Source:
+    """Batches of a fixed list of pictures, as the model's input from some stage on.
+
+    Attributes:
+        stage: the stage of the backbone that the batches go into; 0 are pictures.
+        num_images: N.
+    """
+
+    stage: int
+    num_images: int
+
+    def batches(self, rows: Sequence[NDArray[np.int64]], flips: Sequence[NDArray[np.bool_]] | None) -> Iterator[Tensor]:
+        """Give one tensor for each array of row numbers, mirrored where ``flips`` says so, in order."""
+        raise NotImplementedError
+
+
+class Stored(Source):
+    """Batches from a memory-mapped array: pixels (N, 3, H, W) uint8, or features (N, T, D, h, w) float16.
+
+    T is 2 where the features of the mirrored picture are stored too, else 1.
+    """
+
+    def __init__(self, array: NDArray[Any], stage: int) -> None:
+        self.array = array
+        self.stage = stage
+        self.num_images = len(array)
+
+    def batches(self, rows: Sequence[NDArray[np.int64]], flips: Sequence[NDArray[np.bool_]] | None) -> Iterator[Tensor]:
+        """See :meth:`Source.batches`; features come as float32."""
+        for i, batch in enumerate(rows):
+            flip = np.zeros(len(batch), bool) if flips is None else flips[i]
+            if self.stage:
+                yield torch.from_numpy(self.array[batch, flip.astype(np.int64)]).float()
+            else:
+                yield mirrored(torch.from_numpy(self.array[batch]), flip)
+
+
+class Files(Source):
+    """Batches decoded from the files, by loader processes."""
+
+    stage = 0
+
+    def __init__(self, images: ImageDataset, workers: int) -> None:
+        self.images = images
+        self.workers = workers
+        self.num_images = len(images)
+
+    def batches(self, rows: Sequence[NDArray[np.int64]], flips: Sequence[NDArray[np.bool_]] | None) -> Iterator[Tensor]:
+        """See :meth:`Source.batches`."""
+        for i, (pixels, _) in enumerate(make_loader(self.images, list(rows), self.workers)):
+            yield pixels if flips is None else mirrored(pixels, flips[i])
+
+
+def mirrored(pixels: Tensor, flip: NDArray[np.bool_]) -> Tensor:
+    """Mirror the chosen pictures of a batch (B, 3, H, W) left to right."""
+    if flip.any():
+        chosen = torch.from_numpy(flip)
+        pixels[chosen] = pixels[chosen].flip(3)
+    return pixels
+
+
+def open_source(
+    model: Model,
+    stage: int,
+    paths: Sequence[Path],
+    *,
+    flip: bool,
+    workers: int,
+    max_pixels: int,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+    store: bool = True,
+) -> Source:
+    """The cheapest source for a model whose first ``stage`` stages do not change.
+
+    Args:
+        model: the model; its first stages must be as they will be used.
+        stage: number of stages that are not trained; 0 stores decoded pictures where they fit.
+        paths: the picture of each row.
+        flip: store the features of the mirrored pictures too.
+        workers: loader processes.
+        max_pixels: largest picture that is decoded.
+        device: where the stages run.
+        progress: called with (pictures done, pictures in all).
+        store: False reads the files each time, where ``stage`` is 0.
+
+    Raises:
+        UserError: a picture cannot be read, or the features do not fit on the disk.
+    """
+    size = model.preprocessing.size
+    images = ImageDataset(paths, size, max_pixels=max_pixels)
+    if stage == 0 and (not store or len(paths) * 3 * size * size > PIXEL_CACHE_LIMIT):
+        return Files(images, workers)
+    key = _key(model, stage, paths, flip)
+    target = cache_folder() / f"{key}.npy"
+    if not target.is_file():
+        _fill(target, model, stage, images, flip, workers, device, progress)
+    return Stored(np.load(target, mmap_mode="r"), stage)
+
+
+def _key(model: Model, stage: int, paths: Sequence[Path], flip: bool) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    preprocessing = model.describe()["preprocessing"]
+    averaged = stage == model.backbone.num_stages and model.head.pool is None
+    digest.update(json.dumps(["v1", preprocessing, stage, flip and stage > 0, averaged]).encode())
+    if stage:
+        digest.update(model.config.backbone.encode())
+        for module in model.backbone.stage_modules(stage):
+            for name, value in module.state_dict().items():
+                digest.update(name.encode())
+                digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    for path in paths:
+        digest.update(content_hash(path).encode())
+    return digest.hexdigest()
+
+
+def _fill(
+    target: Path,
+    model: Model,
+    stage: int,
+    images: ImageDataset,
+    flip: bool,
+    workers: int,
+    device: torch.device | str,
+    progress: Progress | None,
+) -> None:
+    """Compute the array; a killed run goes on where it stopped, and the name appears only when all is there."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial, done_file = target.with_suffix(".partial"), target.with_suffix(".done")
+    shape = (len(images), *_row_shape(model, stage, flip))
+    kind = np.float16 if stage else np.uint8
+    needed = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
+    done = int(done_file.read_text()) if done_file.is_file() and partial.is_file() else 0
+    free = shutil.disk_usage(target.parent).free
+    if not done and needed > free:
+        raise UserError(
+            f"the features need {needed / 2**30:.1f} GiB in {target.parent}, which has {free / 2**30:.1f} GiB free; "
+            "set PARTLABEL_CACHE to another folder, or freeze fewer stages"
+        )
+    mode = "r+" if done else "w+"
+    array = np.lib.format.open_memmap(partial, mode, None if done else kind, None if done else shape)
+    rows = [np.arange(a, min(a + _BATCH, len(images))) for a in range(done, len(images), _BATCH)]
+    was_training = model.training
+    model.eval()
+    with torch.inference_mode():
+        for batch, (pixels, _) in zip(rows, make_loader(images, rows, workers), strict=True):
+            array[batch] = _row_values(model, stage, pixels.to(device), flip) if stage else pixels.numpy()
+            if progress:
+                progress(int(batch[-1]) + 1, len(images))
+            if batch[0] // _BATCH % 16 == 15:
+                array.flush()
+                write_text(done_file, str(int(batch[-1]) + 1))
+    model.train(was_training)
+    array.flush()
+    os.replace(partial, target)
+    done_file.unlink(missing_ok=True)
+
+
+def _row_shape(model: Model, stage: int, flip: bool) -> tuple[int, ...]:
+    size = model.preprocessing.size
+    if not stage:
+        return (3, size, size)
+    device = model.pixel_scale.device
+    with torch.inference_mode():
+        out = model.eval().features(torch.zeros(1, 3, size, size, device=device), stage)
+    return (2 if flip else 1, *out.shape[1:])
+
+
+def _row_values(model: Model, stage: int, pixels: Tensor, flip: bool) -> NDArray[np.float16]:
+    views = [model.features(p, stage) for p in ((pixels, pixels.flip(3)) if flip else (pixels,))]
+    values = torch.stack(views, dim=1)
+    if values.abs().max() > torch.finfo(torch.float16).max:
+        raise UserError(
+            "the frozen part gives values above 65504, which half precision cannot hold; freeze fewer stages"
+        )
+    return values.half().cpu().numpy()

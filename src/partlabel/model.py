@@ -1,0 +1,244 @@
+"""The network: backbone -> dropout -> 1x1 convolution -> WELDON pooling -> optional label graph; saved as a folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from timm.data import resolve_model_data_config
+from torch import Tensor, nn
+
+from partlabel.backbone import Backbone
+from partlabel.config import ModelConfig, to_toml
+from partlabel.errors import UserError
+from partlabel.method.graph import LabelGraph
+from partlabel.method.pooling import WeldonPool2d
+from partlabel.storage import replacing, write_text
+from partlabel.weights import create_backbone
+
+WEIGHTS_FILE, DESCRIPTION_FILE = "model.safetensors", "model.toml"
+_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Preprocessing:
+    """How a picture becomes the model's input; the model itself applies mean and std.
+
+    ``size``: side of the square in pixels. ``mean`` and ``std``: per channel, of values in [0, 1].
+    ``resize``: squash without keeping the aspect ratio, bilinear, antialiased. ``orientation``: EXIF turns are applied.
+    ``background``: what transparent pixels are laid on.
+    """
+
+    size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    resize: str = "squash, bilinear, antialias"
+    orientation: str = "exif applied"
+    background: str = "white"
+
+
+class Head(nn.Module):
+    """Everything after the backbone.
+
+    With "weldon", a 1x1 convolution gives one score map per class, which WELDON pools; with "average", the map is averaged first and
+    the convolution is a linear layer on it. The input can be standardised per channel (see :meth:`standardise`).
+    """
+
+    def __init__(self, channels: int, num_classes: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.pooling = config.pooling
+        self.register_buffer("shift", torch.zeros(channels))
+        self.register_buffer("scale", torch.ones(channels))
+        self.dropout = nn.Dropout(config.dropout)
+        self.classifier = nn.Conv2d(channels, num_classes, kernel_size=1)
+        self.pool = WeldonPool2d(config.k_max, config.k_min) if config.pooling == "weldon" else None
+        self.graph = LabelGraph(num_classes, config.graph_hidden, config.graph_steps) if config.graph else None
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features (N, D, h, w), or (N, D, 1, 1) where they are averaged already, to scores (N, C)."""
+        if self.pool is None and features.shape[-1] * features.shape[-2] > 1:
+            features = features.mean((2, 3), keepdim=True)
+        weight, bias = self.classifier.weight, self.classifier.bias
+        if not (self.training and self.dropout.p):
+            # standardising folds into the convolution, which saves a pass over the map
+            weight = weight * self.scale[:, None, None]
+            bias = bias - weight.flatten(1) @ self.shift
+            maps = nn.functional.conv2d(features, weight, bias)
+        else:
+            standard = (features - self.shift[:, None, None]) * self.scale[:, None, None]
+            maps = nn.functional.conv2d(self.dropout(standard), weight, bias)
+        scores = maps.flatten(1) if self.pool is None else self.pool(maps)
+        return scores if self.graph is None else self.graph(scores)
+
+    def standardise(self, mean: Tensor, std: Tensor) -> None:
+        """Give each channel mean 0 and deviation 1 before the convolution, from statistics of the training set.
+
+        Args:
+            mean: (D,) per channel.
+            std: (D,) per channel; channels that never change (std 0) stay as they are.
+        """
+        self.shift.copy_(mean)
+        self.scale.copy_(torch.where(std > 0, 1 / std.clamp_min(torch.finfo(std.dtype).tiny), 1.0))
+
+
+class Model(nn.Module):
+    """A multi-label classifier with all that it needs to be used: classes, preprocessing, thresholds.
+
+    Args:
+        config: the network.
+        classes: C class names, in the order of the scores.
+        size: side in pixels of the pictures.
+        class_ids: the source's ids of the classes, or None.
+        thresholds: per class, on scores; present where score >= threshold. None is 0, which is probability 0.5.
+
+    Raises:
+        UserError: see :func:`partlabel.weights.create_backbone` and :class:`Backbone`.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        classes: Sequence[str],
+        size: int,
+        class_ids: Sequence[str] | None = None,
+        thresholds: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.classes = tuple(classes)
+        self.class_ids = None if class_ids is None else tuple(class_ids)
+        self.thresholds = tuple(thresholds) if thresholds is not None else (0.0,) * len(self.classes)
+        net = create_backbone(config.backbone, config.weights, size)
+        data = resolve_model_data_config(net)
+        self.preprocessing = Preprocessing(size, tuple(data["mean"]), tuple(data["std"]))
+        self.backbone = Backbone(net, size, config.stages)
+        self.head = Head(self.backbone.channels, len(self.classes), config)
+        # pictures arrive as 0..255: one multiplication and one addition do the rest
+        mean, std = torch.tensor(self.preprocessing.mean), torch.tensor(self.preprocessing.std)
+        self.register_buffer("pixel_scale", (1 / (255 * std)).view(3, 1, 1), persistent=False)
+        self.register_buffer("pixel_shift", (-mean / std).view(3, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor, stage: int = 0) -> Tensor:
+        """Scores of a batch.
+
+        Args:
+            images: (N, 3, size, size) pictures in RGB, uint8 or float in 0..255; or, with ``stage`` > 0, the output of the
+                backbone's first ``stage`` stages.
+            stage: stages of the backbone that have been run already.
+
+        Returns:
+            (N, C) float scores, before the sigmoid.
+        """
+        x = images if stage else self.normalise(images)
+        return self.head(self.backbone(x, first=stage))
+
+    def features(self, images: Tensor, stage: int) -> Tensor:
+        """Output of the backbone's first ``stage`` stages, averaged over the regions if that is all the head looks at."""
+        maps = self.backbone(self.normalise(images), last=stage)
+        averaged = stage == self.backbone.num_stages and self.head.pool is None
+        return maps.mean((2, 3), keepdim=True) if averaged else maps
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Pixels in 0..255 to the backbone's input."""
+        return torch.addcmul(self.pixel_shift, images.to(self.pixel_scale.dtype), self.pixel_scale)
+
+    def freeze(self, stages: int) -> None:
+        """Stop training the first ``stages`` stages of the backbone.
+
+        Raises:
+            UserError: the backbone has fewer stages.
+        """
+        if stages > self.backbone.num_stages:
+            raise UserError(
+                f"{self.config.backbone} has {self.backbone.num_stages} stages; {stages} of them cannot be frozen"
+            )
+        for parameter in self.backbone.stage_parameters(stages):
+            parameter.requires_grad_(False)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the model as a folder: ``model.safetensors`` and ``model.toml``, whole or not at all."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(folder / WEIGHTS_FILE) as temporary:
+            state = {key: value.detach().cpu().contiguous() for key, value in self.state_dict().items()}
+            save_file(state, temporary)
+        write_text(folder / DESCRIPTION_FILE, to_toml(self.describe()))
+
+    def describe(self) -> dict[str, Any]:
+        """All but the weights, as nested plain values."""
+        return {
+            "version": _VERSION,
+            "classes": list(self.classes),
+            "class_ids": None if self.class_ids is None else list(self.class_ids),
+            "thresholds": list(self.thresholds),
+            "decision": "present where score >= threshold",
+            "preprocessing": msgspec.to_builtins(dataclasses.asdict(self.preprocessing)),
+            "model": dataclasses.asdict(self.config),
+        }
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], which: Literal["best", "last"] = "best") -> Model:
+        """Read a model folder, or the model of a run folder; needs no network and runs no code from the files.
+
+        Args:
+            folder: a folder that :meth:`save` wrote, or a run folder.
+            which: of a run folder, the model with the best validation or the last one.
+
+        Raises:
+            UserError: the folder holds no model, or its files are damaged or of a newer version.
+        """
+        folder = Path(folder)
+        if not (folder / DESCRIPTION_FILE).is_file() and (folder / which / DESCRIPTION_FILE).is_file():
+            folder = folder / which
+        path = folder / DESCRIPTION_FILE
+        try:
+            description = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError:
+            raise UserError(f"{folder}: holds no model ({DESCRIPTION_FILE} is missing)") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"{path}: is damaged: {error}") from None
+        if description.get("version") != _VERSION:
+            raise UserError(f"{path}: version {description.get('version')}; this partlabel reads version {_VERSION}")
+        try:
+            config = msgspec.convert(description["model"], ModelConfig)
+            preprocessing = msgspec.convert(description["preprocessing"], Preprocessing)
+            model = cls(
+                dataclasses.replace(config, weights="none"),
+                description["classes"],
+                preprocessing.size,
+                description.get("class_ids"),
+                description["thresholds"],
+            )
+        except (KeyError, msgspec.ValidationError) as error:
+            raise UserError(f"{path}: is damaged: {error}") from None
+        model.config = config
+        if model.preprocessing != preprocessing:
+            model._set_pixels(preprocessing)
+        try:
+            model.load_state_dict(load_file(folder / WEIGHTS_FILE))
+        except (OSError, SafetensorError, RuntimeError) as error:
+            raise UserError(f"{folder / WEIGHTS_FILE}: is missing, damaged or of another model ({error})") from None
+        return model.eval()
+
+    def _set_pixels(self, preprocessing: Preprocessing) -> None:
+        self.preprocessing = preprocessing
+        mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
+        self.pixel_scale.copy_((1 / (255 * std)).view(3, 1, 1))
+        self.pixel_shift.copy_((-mean / std).view(3, 1, 1))
+
+
+def copy_model(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Copy a model folder, each file whole or not at all."""
+    Path(target).mkdir(parents=True, exist_ok=True)
+    for name in (WEIGHTS_FILE, DESCRIPTION_FILE):
+        with replacing(Path(target) / name) as temporary:
+            shutil.copyfile(Path(source) / name, temporary)

@@ -1,0 +1,455 @@
+"""The training loop. The only file that imports the engine, Lightning Fabric."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from lightning_fabric import Fabric
+from lightning_fabric.strategies import DDPStrategy
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from partlabel.checkpoints import Checkpoints
+from partlabel.config import Config, OptimConfig
+from partlabel.errors import UserError
+from partlabel.features import Source, Stored, open_source
+from partlabel.images import flip_draw
+from partlabel.labels import LabelTable
+from partlabel.method.loss import PartialBCE
+from partlabel.metrics import Accumulator, Metrics
+from partlabel.model import Model, copy_model
+from partlabel.preparation import Prepared, check_labels, prepare
+from partlabel.progress import Reporter
+from partlabel.schedule import epoch_batches, learning_rate_factor
+from partlabel.storage import write_json, write_text
+
+
+def train(
+    config: Config,
+    table: LabelTable,
+    images: str | os.PathLike[str],
+    run: str | os.PathLike[str],
+    *,
+    validation: LabelTable | None = None,
+    resume: bool = False,
+) -> dict[str, Any]:
+    """Train a model and write a run folder.
+
+    The folder holds ``config.toml``, ``labels.parquet`` and ``validation.parquet`` (what was trained and validated on), ``metrics.jsonl`` (a
+    row per epoch), ``summary.json``, the models ``best/`` and ``last/``, and ``checkpoints/``. Run under ``torchrun``, all processes
+    train one model; ``optim.batch_size`` counts the images of all of them.
+
+    Args:
+        config: the run.
+        table: the labels; image names are files in ``images``.
+        images: folder of the pictures.
+        run: folder to write; it must be new, or an unfinished run to ``resume``.
+        validation: labels to validate on, of pictures in the same folder; None holds out ``config.validation`` of the table.
+        resume: go on with the newest whole checkpoint. On a CPU the result equals that of a run that was never stopped, to the bit; the
+            epoch that was running begins again.
+
+    Returns:
+        The summary, as in ``summary.json``.
+
+    Raises:
+        UserError: labels from which nothing can be learned, pictures that are missing or bad, a run folder in use, a resumed run with
+            another table or configuration.
+    """
+    return _Training(config, table, Path(images), Path(run), validation, resume).go()
+
+
+class _Training:
+    """The state of one training; each method is one step of it."""
+
+    def __init__(
+        self,
+        config: Config,
+        table: LabelTable,
+        images: Path,
+        run: Path,
+        validation: LabelTable | None,
+        resume: bool,
+    ) -> None:
+        check_labels(table, config.assume_absent)
+        if validation is not None and validation.classes != table.classes:
+            raise UserError("the validation labels have other classes than the training labels, or in another order")
+        self.config, self.run = config, run
+        self.fabric = _fabric(config)
+        self.first = self.fabric.global_rank == 0
+        self.report = Reporter(quiet=not self.first)
+        self.checkpoints = Checkpoints(run / "checkpoints")
+        identity = {"config": config.to_dict(), "table": table.content_hash()}
+        self.started = _open_run(run, identity, resume, self.first)
+        self.fabric.barrier()
+        prepared = prepare(table, images, config.images, config.workers, self.report)
+        self._split(prepared, images, validation)
+        torch.manual_seed(config.seed)
+        self.model = Model(config.model, table.classes, config.images.size, table.class_ids)
+        self.stage = _frozen_stages(config.freeze, self.model)
+        self.model.freeze(self.stage)
+        self.model.to(self.fabric.device)
+        if config.channels_last:
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._open_sources(prepared)
+        self.loss = _loss(config)
+
+    def _split(self, prepared: Prepared, images: Path, validation: LabelTable | None) -> None:
+        """Rows to train and to validate on. A row without a known label gives no gradient and is left out."""
+        everything, config = prepared.table, self.config
+        rows = np.arange(everything.num_images)
+        self.held_out = np.empty(0, np.int64)
+        if validation is None and config.validation > 0:
+            rows, self.held_out = everything.split([1 - config.validation, config.validation], config.seed)
+        self.validation = None
+        if validation is not None:
+            self.validation = prepare(validation, images, config.images, config.workers, self.report)
+        self.table = everything
+        known = np.diff(everything.indptr)[rows] > 0
+        self.train_rows = rows[known] if not config.assume_absent else rows
+        if not len(self.train_rows):
+            raise UserError("no image with a known label is left to train on")
+        self.skipped = prepared.skipped + (self.validation.skipped if self.validation else [])
+        self.without_labels = int(len(rows) - known.sum())
+        self.animated = prepared.animated
+        if self.first:
+            everything.select(rows).write_parquet(self.run / "labels.parquet")
+            if self.validation or len(self.held_out):
+                held = self.validation.table if self.validation else everything.select(self.held_out)
+                held.write_parquet(self.run / "validation.parquet")
+            if self.skipped:
+                write_text(self.run / "skipped.txt", "".join(f"{name}: {why}\n" for name, why in self.skipped))
+        self.report.line(
+            f"{len(self.train_rows)} images to train on, "
+            f"{self.validation.table.num_images if self.validation else len(self.held_out)} to validate on, "
+            f"{self.without_labels} without a known label, {len(self.skipped)} skipped"
+        )
+
+    def _open_sources(self, prepared: Prepared) -> None:
+        config = self.config
+        workers = config.workers if config.workers is not None else _default_workers(self.fabric.device)
+        several = self.fabric.world_size > 1
+
+        def source(paths: list[Path], flip: bool, what: str) -> Source:
+            with self.report.bar(what) as bar:
+                return open_source(
+                    self.model,
+                    self.stage,
+                    paths,
+                    flip=flip,
+                    workers=workers,
+                    max_pixels=config.images.max_pixels,
+                    device=self.fabric.device,
+                    progress=bar,
+                )
+
+        what = "decoding pictures" if self.stage == 0 else f"running the {self.stage} frozen stages"
+        if several and not self.first:
+            self.fabric.barrier()  # the first process fills the cache, the others find it
+        self.source = source(prepared.paths, config.images.flip, what)
+        self.validation_source = self.source
+        if self.validation:
+            self.validation_source = source(self.validation.paths, False, f"{what} (validation)")
+        if several and self.first:
+            self.fabric.barrier()
+        if self.stage == self.model.backbone.num_stages and isinstance(self.source, Stored):
+            self.model.head.standardise(*_statistics(self.source, self.train_rows, self.fabric.device))
+
+    def go(self) -> dict[str, Any]:
+        """Run all epochs that are left, then write the summary."""
+        optimizer = _optimizer(self.model, self.config.optim)
+        start, best, history = 0, None, []
+        state = self.checkpoints.newest() if self.started else None
+        if state is not None:
+            self.model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+            start, best, history = state["epoch"], state["best"], state["history"]
+            self.report.line(f"going on after epoch {start}")
+        self.net, self.optimizer = self.fabric.setup(self.model, optimizer)
+        if state is not None and state["precision"]:
+            self.fabric.strategy.precision.load_state_dict(state["precision"])
+        if self.first and history:
+            _write_history(self.run, history)
+        for epoch in range(start, self.config.optim.epochs):
+            row = self._epoch(epoch)
+            metrics = self._validate()
+            score = None if metrics is None or np.isnan(metrics.mean_ap) else float(metrics.mean_ap)
+            row["validation"] = None if metrics is None else _headline(metrics)
+            history.append(row)
+            self.report.line(_epoch_line(row, self.config.optim.epochs))
+            improved = score is not None and (best is None or score > best)
+            best = score if improved else best
+            if self.first:
+                self._save(epoch + 1, best, history, improved or score is None)
+            self.fabric.barrier()
+        return self._finish(history)
+
+    def _epoch(self, epoch: int) -> dict[str, Any]:
+        config, world, rank = self.config, self.fabric.world_size, self.fabric.global_rank
+        batches = epoch_batches(len(self.train_rows), config.optim.batch_size, config.seed, epoch)
+        rows = [self.train_rows[batch] for batch in batches]
+        mine = [_share(batch, world, rank) for batch in rows]
+        flips = [flip_draw(config.seed, epoch, own) for own in mine] if config.images.flip else None
+        torch.manual_seed(_derived_seed(config.seed, epoch, rank))
+        self._set_training_mode()
+        total = torch.zeros((), device=self.fabric.device)
+        skipped, began = 0, time.perf_counter()
+        with self.report.bar(f"epoch {epoch + 1}") as bar:
+            for i, pictures in enumerate(self.source.batches(mine, flips)):
+                factor = learning_rate_factor(config.optim, epoch + i / len(rows))
+                for group in self.optimizer.param_groups:
+                    group["lr"] = group["base_lr"] * factor
+                loss = self._step(pictures, mine[i], len(rows[i]))
+                total += loss * len(rows[i])
+                skipped += not self._update()
+                bar(i + 1, len(rows))
+        if world > 1:
+            dist.all_reduce(total)
+            total /= world
+        seconds = time.perf_counter() - began
+        if not torch.isfinite(total):
+            raise UserError(f"the loss is not finite in epoch {epoch + 1}; choose a lower learning rate")
+        return {
+            "epoch": epoch + 1,
+            "loss": float(total) / len(self.train_rows),
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "seconds": round(seconds, 3),
+            "images_per_second": round(len(self.train_rows) / seconds, 1),
+            "skipped_steps": skipped,
+        }
+
+    def _step(self, pictures: Tensor, own: NDArray[np.int64], batch_size: int) -> Tensor:
+        """Forward and backward of this process's share of a batch; the loss is the mean over the whole batch.
+
+        Distributed processes average their gradients, so the sum over the own rows is multiplied by their number. A process
+        without a row in a small batch runs one picture without labels, as it must take part.
+        """
+        labels = self.table.dense(own)
+        if self.config.assume_absent:
+            labels[labels == 0] = -1
+        if self.fabric.global_rank >= batch_size:
+            labels[:] = 0
+        x = self._to_device(pictures)
+        with _Single(self.model, len(own) == 1):
+            scores = self.net(x, self.stage)
+        loss = self.loss(scores, torch.from_numpy(labels).to(scores.device)) / batch_size
+        self.fabric.backward(loss * self.fabric.world_size)
+        return loss.detach() * self.fabric.world_size
+
+    def _update(self) -> bool:
+        """Apply the gradient; False where half precision overflowed and the step was left out."""
+        clip = self.config.optim.clip_norm
+        if clip is not None:
+            self.fabric.clip_gradients(self.net, self.optimizer, max_norm=clip, error_if_nonfinite=False)
+        scaler = getattr(self.fabric.strategy.precision, "scaler", None)
+        before = scaler.get_scale() if scaler is not None else 0.0
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return scaler is None or scaler.get_scale() >= before
+
+    def _to_device(self, pictures: Tensor) -> Tensor:
+        x = pictures.to(self.fabric.device, non_blocking=True)
+        return x.contiguous(memory_format=torch.channels_last) if self.config.channels_last and x.shape[-1] > 1 else x
+
+    def _set_training_mode(self) -> None:
+        self.net.train()
+        for module in self.model.backbone.stage_modules(self.stage):
+            module.eval()
+
+    def _validate(self) -> Metrics | None:
+        table = self.validation.table if self.validation else self.table
+        rows = np.arange(table.num_images) if self.validation else self.held_out
+        if not len(rows):
+            return None
+        world, rank = self.fabric.world_size, self.fabric.global_rank
+        own = np.array_split(rows, world)[rank]
+        size = max(self.config.optim.batch_size, 64)
+        batches = [own[a : a + size] for a in range(0, len(own), size)]
+        accumulator = Accumulator(table.num_classes, table.classes)
+        self.net.eval()
+        with torch.inference_mode():
+            for batch, pictures in zip(batches, self.validation_source.batches(batches, None), strict=True):
+                scores = self.net(self._to_device(pictures), self.stage)
+                accumulator.update(scores.float(), table.dense(batch), rows=batch)
+        if world > 1:
+            states: list[Any] = [None] * world
+            dist.all_gather_object(states, accumulator.state())
+            accumulator = Accumulator.from_states(states)
+        return accumulator.compute()
+
+    def _save(self, epoch: int, best: float | None, history: list[dict[str, Any]], is_best: bool) -> None:
+        state = {
+            "epoch": epoch,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.optimizer.state_dict(),
+            "precision": self.fabric.strategy.precision.state_dict(),
+            "best": best,
+            "history": history,
+        }
+        self.model.save(self.run / "last")
+        if is_best:
+            copy_model(self.run / "last", self.run / "best")
+        self.checkpoints.save(epoch, state)
+        _write_history(self.run, history)
+
+    def _finish(self, history: list[dict[str, Any]]) -> dict[str, Any]:
+        scored = [row for row in history if row["validation"] and row["validation"]["mean_ap"] is not None]
+        best = max(scored, key=lambda row: row["validation"]["mean_ap"]) if scored else history[-1]
+        summary = {
+            "classes": len(self.table.classes),
+            "images_trained": len(self.train_rows),
+            "images_without_labels": self.without_labels,
+            "images_skipped": len(self.skipped),
+            "images_animated": len(self.animated),
+            "known_labels": int(np.diff(self.table.indptr)[self.train_rows].sum()),
+            "assume_absent": self.config.assume_absent,
+            "processes": self.fabric.world_size,
+            "skipped_steps": sum(row["skipped_steps"] for row in history),
+            "seconds": round(sum(row["seconds"] for row in history), 1),
+            "best_epoch": best["epoch"],
+            "best": best,
+            "last": history[-1],
+        }
+        if self.first:
+            write_json(self.run / "summary.json", summary)
+        self.fabric.barrier()
+        return summary
+
+
+class _Single:
+    """Batch normalisation uses its statistics while a batch has one picture, as a variance of one value is none."""
+
+    def __init__(self, model: nn.Module, active: bool) -> None:
+        kinds = (nn.modules.batchnorm._BatchNorm,)
+        self._norms = [m for m in model.modules() if isinstance(m, kinds) and m.training] if active else []
+
+    def __enter__(self) -> None:
+        for norm in self._norms:
+            norm.eval()
+
+    def __exit__(self, *_: object) -> None:
+        for norm in self._norms:
+            norm.train()
+
+
+def _fabric(config: Config) -> Fabric:
+    """The engine for this process, alone or started by ``torchrun``."""
+    world, local = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    precision: Any = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[config.precision]
+    if config.precision == "16" and not torch.cuda.is_available():
+        raise UserError("half precision (16) needs a GPU; choose bf16 or 32")
+    if world == 1:
+        return Fabric(accelerator="auto", devices=1, precision=precision)
+    accelerator = "auto" if torch.cuda.is_available() else "cpu"
+    fabric = Fabric(
+        accelerator=accelerator,
+        devices=local,
+        num_nodes=world // local,
+        strategy=DDPStrategy(broadcast_buffers=False),
+        precision=precision,
+    )
+    fabric.launch()
+    return fabric
+
+
+def _open_run(run: Path, identity: dict[str, Any], resume: bool, first: bool) -> bool:
+    """Make the run folder, or check that a run to resume is the same run; True where there is one."""
+    marker = run / "run.json"
+    if marker.is_file():
+        if not resume:
+            raise UserError(f"{run}: holds a run already; resume it or choose another folder")
+        stored = json.loads(marker.read_text(encoding="utf-8"))
+        changed = [name for name in identity if stored.get(name) != identity[name]]
+        if changed:
+            raise UserError(f"{run}: cannot be resumed, as other things than then are given", changed)
+        return True
+    if run.is_dir() and any(run.iterdir()):
+        raise UserError(f"{run}: is not empty and holds no run")
+    if first:
+        run.mkdir(parents=True, exist_ok=True)
+        Config.from_dict(identity["config"]).write(run / "config.toml")
+        write_json(marker, identity)
+    return False
+
+
+def _frozen_stages(freeze: str, model: Model) -> int:
+    if freeze == "none":
+        return 0
+    return model.backbone.num_stages if freeze == "all" else int(freeze)
+
+
+def _loss(config: Config) -> nn.Module:
+    loss = config.loss
+    if loss.name == "bce":
+        return PartialBCE(alpha=0.0, beta=1.0, reduction="sum")
+    return PartialBCE(loss.gamma, loss.p0, loss.value, reduction="sum")
+
+
+def _optimizer(model: Model, config: OptimConfig) -> torch.optim.Optimizer:
+    """SGD or AdamW; weights decay, biases and the scales of normalisation do not."""
+    head_rate = config.head_learning_rate or config.learning_rate
+    groups = []
+    for part, rate in ((model.backbone, config.learning_rate), (model.head, head_rate)):
+        trained = [p for p in part.parameters() if p.requires_grad]
+        for decay, members in (
+            (config.weight_decay, [p for p in trained if p.ndim > 1]),
+            (0.0, [p for p in trained if p.ndim <= 1]),
+        ):
+            if members:
+                groups.append({"params": members, "lr": rate, "base_lr": rate, "weight_decay": decay})
+    if config.name == "adamw":
+        return torch.optim.AdamW(groups)
+    return torch.optim.SGD(groups, momentum=config.momentum)
+
+
+def _statistics(source: Stored, rows: NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of each channel over the training images and regions."""
+    batches = [rows[a : a + 64] for a in range(0, len(rows), 64)]
+    count, total, square = 0, torch.zeros(()), torch.zeros(())
+    for features in source.batches(batches, None):
+        values = features.to(device).double()
+        total = total.to(device) + values.sum((0, 2, 3))
+        square = square.to(device) + values.square().sum((0, 2, 3))
+        count += values.numel() // values.shape[1]
+    mean = total / count
+    return mean.float(), (square / count - mean.square()).clamp_min(0).sqrt().float()
+
+
+def _share(batch: NDArray[np.int64], world: int, rank: int) -> NDArray[np.int64]:
+    """This process's rows of a batch; where there are fewer rows than processes, some repeat a row without its labels."""
+    own = np.array_split(batch, world)[rank]
+    return own if len(own) else batch[:1]
+
+
+def _derived_seed(seed: int, epoch: int, rank: int) -> int:
+    return int(np.random.SeedSequence([seed & 0xFFFFFFFFFFFFFFFF, epoch, rank]).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _default_workers(device: torch.device) -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(8, cores) if device.type == "cuda" else max(1, cores // 2)
+
+
+def _headline(metrics: Metrics) -> dict[str, Any]:
+    names = ("mean_ap", "zero_one", "macro_f1", "micro_f1", "pc_precision", "pc_recall", "ov_precision", "ov_recall")
+    values = {name: float(getattr(metrics, name)) for name in names}
+    return {name: None if np.isnan(value) else value for name, value in values.items()}
+
+
+def _epoch_line(row: dict[str, Any], epochs: int) -> str:
+    text = f"epoch {row['epoch']}/{epochs}  loss {row['loss']:.4f}  {row['images_per_second']:.0f} images/s"
+    validation = row["validation"]
+    if validation and validation["mean_ap"] is not None:
+        text += f"  validation mAP {100 * validation['mean_ap']:.2f}"
+    return text
+
+
+def _write_history(run: Path, history: Iterable[dict[str, Any]]) -> None:
+    write_text(run / "metrics.jsonl", "".join(json.dumps(row, allow_nan=False) + "\n" for row in history))
