@@ -262,6 +262,8 @@ def test_grey_of_more_than_8_bits(tmp_path: Path) -> None:
     assert grey([np.nan, np.nan], "<f4") == [0, 0]
     pgm = b"P5 3 1 65535\n" + np.array([0, 257, 514], ">u2").tobytes()
     assert decode(put(tmp_path / "b", pgm))[0, :, 0].tolist() == [0, 1, 2]
+    pfm = b"Pf\n3 1\n-1.0\n" + np.array([0, 0.5, 1], "<f4").tobytes()
+    assert decode(put(tmp_path / "c", pfm))[0, :, 0].tolist() == [0, 128, 255]
 
 
 def test_cmyk_is_read_with_the_inverted_values_of_adobe(tmp_path: Path) -> None:
@@ -293,7 +295,7 @@ def test_things_that_are_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert reason(link) == "is a symbolic link to nothing"
     assert reason(tmp_path / "none.jpg") == "does not exist"
     assert "not a picture of a known format" in reason(put(tmp_path / "a.jpg", bytes(range(256))))
-    assert "text" in reason(put(tmp_path / "b.jpg", b"not found"))
+    assert "(text)" in reason(put(tmp_path / "b.jpg", b'{\n  "error": "not found"\n}\n'))
 
     def refuse(*_: Any) -> None:
         raise PermissionError(13, "Permission denied")

@@ -229,12 +229,12 @@ def _what_instead(start: bytes) -> str:
     """Words for a file that is no picture, from its first bytes."""
     if not start:
         return "empty (0 bytes)"
-    text = start.decode("utf-8", errors="replace").strip().lower()
+    text = " ".join(start.decode("utf-8", errors="ignore").split()).lower()
     if text.startswith("<"):
         return "not a picture (a web page or XML)"
     if text.startswith("version https://git-lfs"):
         return "not a picture (a Git LFS pointer: the file itself was not downloaded)"
-    return "not a picture (text)" if text.isprintable() and "\ufffd" not in text else "not a picture of a known format"
+    return "not a picture (text)" if text.isprintable() else "not a picture of a known format"
 
 
 def _decode_pillow(file: BinaryIO, max_pixels: int) -> tuple[NDArray[np.uint8], Facts]:
@@ -285,7 +285,8 @@ def _grey_to_rgb(image: Image.Image) -> NDArray[np.uint8]:
     finite = np.isfinite(values)
     values[~finite] = values[finite].min() if finite.any() else 0
     low, high = values.min(), values.max()
-    sixteen = image.mode.startswith("I;16") or image.format == "PPM"  # Pillow brings a deep PPM to 16 bits in mode I
+    # Pillow brings a deep PPM to 16 bits in mode I
+    sixteen = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
     if sixteen or (image.mode == "I" and low >= 0 and 255 < high <= 65535):
         grey = values / 257
     elif image.mode == "F" and low >= 0 and high <= 1:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from partlabel.errors import UserError
+from partlabel.formats.files import locate
 from partlabel.images.decoding import ImageError
 
 
@@ -65,8 +66,6 @@ def resolve(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str
     Raises:
         UserError: ``folder`` is none, or some names have no file in it or more than one; all of them are listed.
     """
-    from partlabel.formats.files import locate
-
     listed = names.to_pylist() if isinstance(names, pa.Array) else list(names)
     found = locate(listed, folder)
     if found.ambiguous:
