@@ -60,12 +60,20 @@ def test_other_encodings_are_declared(file):
     path = file("image,cat\né,1\nb,ü\n", "cp1252")
     assert at(refuse(path), path) == ["2:1 b'\\xe9' is not utf-8", "3:2 b'\\xfc' is not utf-8"]
     assert "encoding=utf-16-le" in refuse(file("image,cat\na,1\n", "utf-16-le")).message
+    for name in ("utf-16", "utf-16-le", "UTF16"):
+        assert rows(formats.read("csv", file("image,cat\na,1\n", "utf-16"), encoding=name)[0]) == {"a": [1]}
+    path = file("image,caf\u00e9\na,1\nb,-1\n", "cp1252")
     assert "'klingon' is not known" in refuse(path, encoding="klingon").message
 
 
 def test_lines_are_those_of_the_file_in_spite_of_quoted_line_breaks(file):
     path = file('image,cat\n"a\nb.png",1\n\n"c.png",7\n"d\r\n\r\n.png",-1\nf.png,8\n')
     assert at(refuse(path), path) == ["5:2 7", "9:2 8"]
+
+
+def test_quotes_that_close_too_early_do_not_hide_a_mistake(file):
+    path = file('image,cat\n"5" pipe.png,1\nb.png,7\n')
+    assert at(refuse(path), path) == ["3:2 7"]
 
 
 def test_rows_of_another_length_are_refused_with_all_their_lines(file):

@@ -122,10 +122,14 @@ class TextTable:
         return _records(self.path, self.encoding, self.separator, self.header_end)
 
     def lines(self, rows: Iterable[int]) -> dict[int, int]:
-        """Return the lines of some rows (numbers as in ``batches``); reads the file up to the last of them."""
+        """Return the lines of some rows (numbers as in ``batches``); reads the file up to the last of them.
+
+        Quotes are read as leniently as pyarrow reads them.
+        """
         wanted = set(rows)
         last = max(wanted, default=-1)
-        numbered = enumerate(itertools.islice(self.rows(), last + 1))
+        records = _records(self.path, self.encoding, self.separator, self.header_end, strict=False)
+        numbered = enumerate(itertools.islice(records, last + 1))
         return {number: line for number, (line, _) in numbered if number in wanted}
 
 
@@ -165,7 +169,8 @@ def find_encoding(path: str, declared: str | None = None) -> str:
             name = codecs.lookup(declared).name
         except LookupError as error:
             raise UserError(f"the encoding {declared!r} is not known") from error
-        return marked if marked and marked.startswith(name) else name
+        fits = marked is not None and (marked.startswith(name) or name.startswith(marked))
+        return marked if marked and fits else name
     if marked is None and b"\0" in start:
         raise UserError(f"{path}: not UTF-8 text; if it is UTF-16 without a mark, say encoding=utf-16-le")
     return marked or "utf-8"
