@@ -104,6 +104,9 @@ def test_numbers_out_of_range_are_all_listed():
     with pytest.raises(UserError, match=r"class outside 0 \.\. 0") as error:
         LabelTable.from_pairs(["a", "b"], ["cat"], [0, 1], [1, -1], [1, 1])
     assert offenders(error) == ["a: class 1", "b: class -1"]
+    with pytest.raises(UserError, match="whole numbers"):
+        LabelTable.from_pairs(["a"], ["cat"], [0.5], [0], [1])
+    assert LabelTable.from_pairs(["a"], ["cat"], [], [], []).num_known == 0
     with pytest.raises(UserError, match="origin code"):
         LabelTable.from_pairs(["a"], ["cat"], [0], [0], [1], origin=[5])
     with pytest.raises(UserError, match="origin 'modell' is not known"):

@@ -51,6 +51,8 @@ def check_pairs(
         raise UserError(
             f"image numbers {row.shape}, class numbers {column.shape} and values {values.shape} must be parallel"
         )
+    if row.size and not (np.issubdtype(row.dtype, np.integer) and np.issubdtype(column.dtype, np.integer)):
+        raise UserError(f"image and class numbers must be whole numbers, not {row.dtype} and {column.dtype}")
     wrong_row = (row < 0) | (row >= len(images))
     if wrong_row.any():
         offenders = [f"label {i}: image {row[i]}" for i in np.flatnonzero(wrong_row)]
@@ -92,7 +94,7 @@ def checked_pairs(
         raise UserError(f"origin, score and round must have one entry for each of the {len(row)} labels") from error
     if ((codes < 0) | (codes >= len(ORIGINS))).any():
         raise UserError(f"an origin code is outside 0 .. {len(ORIGINS) - 1}", sorted({str(code) for code in codes}))
-    key = row.astype(np.int64) * len(classes) + column
+    key = row.astype(np.int64) * len(classes) + column.astype(np.int64)
     return Pairs(key, value.astype(np.int8), codes.astype(np.uint8), scores, rounds).sorted()
 
 

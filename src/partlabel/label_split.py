@@ -58,9 +58,8 @@ class _Stratification:
         share: NDArray[np.float64],
     ) -> None:
         """Take K (unit, label) entries: a label is a class with a sign; an entry for each image of the unit."""
-        self.unit, self.label, self.size, self.labels = unit, label, size, labels
-        order = np.argsort(unit, kind="stable")
-        self.label_of = label[order]
+        self.size, self.labels = size, labels
+        self.label_of = label[np.argsort(unit, kind="stable")]
         self.first = pointers(np.bincount(unit, minlength=len(size)))
         self.remaining = np.bincount(label, minlength=labels)
         self.unit_of = unit[np.argsort(label.astype(np.uint16 if labels < 65536 else np.int64), kind="stable")]

@@ -93,7 +93,6 @@ class LabelTable(LabelArrays):
         """
         names = string_array(images)
         classes = tuple(classes)
-        check_names(names, classes, None, None)
         listed = checked_pairs(
             names, classes, image_index, class_index, values, origin=origin, score=score, round=round
         )
@@ -113,7 +112,7 @@ class LabelTable(LabelArrays):
 
     @classmethod
     def read_parquet(cls, path: str | os.PathLike[str]) -> LabelTable:
-        """Read a file that ``write_parquet`` wrote; the arrays are used as they lie in the file's columns.
+        """Read a file that ``write_parquet`` wrote, decoded straight into the arrays, and check it.
 
         Raises:
             UserError: no such file, cut or foreign file, or content that is not a label table.
