@@ -1,0 +1,263 @@
+"""Partial-BCE: binary cross-entropy over the known labels, normalised by their proportion.
+
+Equations 1 and 2 of Durand, Mehrasa, Mori, *Learning a Deep ConvNet for Multi-label Classification with Partial Labels*
+(CVPR 2019).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+#: share of the 8-label words that hold a known label, below which picking out the known ones is faster than using all
+SPARSE_WORDS = 0.35
+#: wrong labels that an error lists
+SHOWN = 20
+
+
+def solve_g(gamma: float = 1.0, p0: float = 0.1, value: float = 5.0) -> tuple[float, float]:
+    """Return alpha and beta of ``g(p) = alpha p^gamma + beta`` (eq. 2) with ``g(p0) = value`` and ``g(1) = 1``.
+
+    The defaults give alpha = -40/9 and beta = 49/9. The paper prints -4.45 and 5.45, which are rounded: g(0.1) = 5.005.
+
+    Args:
+        gamma: shape of g; 1 is linear, -1 inversely proportional. 0 has no solution but for value 1.
+        p0: label proportion, 0 < p0 < 1.
+        value: weight g(p0), above 0. 1 makes g constant: alpha = 0, beta = 1, plain BCE over the known labels.
+
+    Raises:
+        ValueError: an argument out of range, or gamma = 0, where g is constant and cannot take two values.
+    """
+    if not (0 < p0 < 1 and 0 < value < math.inf and math.isfinite(gamma)):
+        raise ValueError(f"0 < p0 < 1, value > 0 and gamma finite, not p0={p0}, value={value}, gamma={gamma}")
+    if value == 1:
+        return 0.0, 1.0
+    if gamma == 0:
+        raise ValueError(f"gamma = 0 makes g constant, so that g({p0}) = {value} and g(1) = 1 have no solution")
+    try:
+        alpha = (value - 1) / (p0**gamma - 1)
+    except OverflowError:
+        raise ValueError(f"gamma = {gamma} is too far from 0: {p0}^gamma overflows") from None
+    return alpha, 1 - alpha
+
+
+def partial_bce(
+    scores: Tensor,
+    labels: Tensor,
+    gamma: float = 1.0,
+    p0: float = 0.1,
+    value: float = 5.0,
+    *,
+    alpha: float | None = None,
+    beta: float | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Return the partial-BCE loss (eq. 1, with the minus sign that the paper's print lacks).
+
+    ``l_i = -g(p_i)/C * sum over known c of log sigmoid(y_ic x_ic)``, where ``p_i`` is the number of known labels of
+    row i, given or added by a model, divided by C, and ``g(p) = alpha p^gamma + beta``; the mean divides by the N rows,
+    as the paper does, whether or not they have known labels. By default alpha and beta are the solved constants of
+    ``solve_g(gamma, p0, value)``, -40/9 and 49/9, not the rounded ones that the paper prints (-4.45, 5.45).
+
+    - With all labels known it equals plain BCE for every gamma.
+    - ``alpha=1, beta=0, gamma=-1`` is the mean over the known labels of a row; ``value=1`` (g = 1) is plain BCE.
+    - Unknown labels, whatever their score, give loss 0 and gradient 0; so does a row without known labels for every
+      gamma. A batch without known labels gives a 0 that has a graph.
+    - Computed in float32 for half-precision scores, whatever the autocast; float64 stays. Nothing is added inside a
+      logarithm: the loss of a perfect score is 0. Derivatives of first order only.
+    - The mean over equally large shares of a batch, averaged over processes (as DistributedDataParallel averages
+      gradients), is that of the whole batch.
+
+    Args:
+        scores: float (N, C), before the sigmoid.
+        labels: (N, C) of +1 present, -1 absent, 0 unknown; int8, or another dtype with exactly these values.
+        gamma: exponent of g.
+        p0: the proportion at which g is ``value``.
+        value: g(p0).
+        alpha: together with ``beta``, g's constants in place of the solved ones; p0 and value are then not used.
+        beta: see alpha.
+        reduction: "mean" over the rows, or "sum" over them.
+
+    Returns:
+        Scalar, at least 0: float64 for float64 scores, else float32.
+
+    Raises:
+        ValueError: labels outside {1, -1, 0} (each with row, class and value), shapes that differ, no class, gamma = 0,
+            g negative for a possible proportion, another reduction.
+
+    Warns:
+        UserWarning: labels of several rows hold a 1 and no -1, as a 0/1 target does.
+    """
+    if scores.ndim != 2 or scores.shape != labels.shape or scores.shape[1] == 0:
+        raise ValueError(f"scores and labels are both (N, C), not {tuple(scores.shape)} and {tuple(labels.shape)}")
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f'reduction is "mean" or "sum", not "{reduction}"')
+    constants = _constants(gamma, p0, value, alpha, beta)
+    rows, classes = scores.shape
+    _check_g(constants, classes)
+    if scores.dtype != torch.float64:
+        scores = scores.float()
+    divisor = max(rows, 1) if reduction == "mean" else 1
+    return _PartialBCE.apply(scores, _checked(labels), constants, classes * divisor)
+
+
+class PartialBCE(nn.Module):
+    """The partial-BCE loss as a module; see ``partial_bce`` for the formula, the arguments and the errors."""
+
+    def __init__(
+        self,
+        gamma: float = 1.0,
+        p0: float = 0.1,
+        value: float = 5.0,
+        *,
+        alpha: float | None = None,
+        beta: float | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__()
+        self.alpha, self.beta, self.gamma = _constants(gamma, p0, value, alpha, beta)
+        self.reduction = reduction
+
+    def extra_repr(self) -> str:
+        """Constants of g, for the printed module."""
+        return f"alpha={self.alpha:.6g}, beta={self.beta:.6g}, gamma={self.gamma:g}, reduction={self.reduction}"
+
+    def forward(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of scores (N, C) and labels (N, C), a scalar."""
+        constants = {"gamma": self.gamma, "alpha": self.alpha, "beta": self.beta}
+        return partial_bce(scores, labels, **constants, reduction=self.reduction)
+
+
+def _constants(
+    gamma: float, p0: float, value: float, alpha: float | None, beta: float | None
+) -> tuple[float, float, float]:
+    """(alpha, beta, gamma) of g."""
+    if alpha is None and beta is None:
+        return (*solve_g(gamma, p0, value), gamma)
+    if alpha is None or beta is None:
+        raise ValueError("alpha and beta are given together or not at all")
+    if not all(map(math.isfinite, (alpha, beta, gamma))):
+        raise ValueError(f"alpha, beta and gamma are finite, not {alpha}, {beta}, {gamma}")
+    return alpha, beta, gamma
+
+
+def _check_g(constants: tuple[float, float, float], classes: int) -> None:
+    """Refuse a g that is negative somewhere on [1/C, 1]; it is monotone, so that the two ends decide."""
+    alpha, beta, gamma = constants
+    for p in (1 / classes, 1.0):
+        if alpha * p**gamma + beta < -1e-12:
+            raise ValueError(f"g(p) = {alpha:g} p^{gamma:g} + {beta:g} is negative at p = {p:g}: the loss would be too")
+
+
+def _checked(labels: Tensor) -> Tensor:
+    """Labels as int8, all in {1, -1, 0}."""
+    exact = labels if labels.dtype == torch.int8 else labels.to(torch.int8)
+    if exact.numel() == 0:
+        return exact
+    low, high = map(int, torch.aminmax(exact))
+    if low < -1 or high > 1 or (exact is not labels and not torch.equal(exact.to(labels.dtype), labels)):
+        wrong = ~((labels == 1) | (labels == -1) | (labels == 0))
+        places = wrong.nonzero().tolist()
+        listed = "; ".join(f"row {r} class {c}: {labels[r, c].item()}" for r, c in places[:SHOWN])
+        more = f"; and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
+        raise ValueError(f"labels are 1 (present), -1 (absent) or 0 (unknown): {listed}{more}")
+    if high == 1 and low == 0 and len(labels) > 1:
+        warnings.warn(
+            "no known absent label (-1) in a batch with known present ones; is 0 meant as absent? Here 0 is unknown",
+            stacklevel=3,
+        )
+    return exact
+
+
+class _PartialBCE(torch.autograd.Function):
+    """Sum over the known labels of ``g(p_i) * softplus(-y x) / divisor``, on the known ones only where they are few."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, labels: Tensor, constants: tuple[float, float, float], divisor: int
+    ) -> Tensor:
+        words = _words(labels) if labels.is_cpu else None
+        if words is not None and int(torch.count_nonzero(words)) < SPARSE_WORDS * words.numel():
+            loss, gradient, index = _on_known(scores, words, constants, divisor)
+            ctx.save_for_backward(gradient, index)
+        else:
+            loss, gradient = _on_all(scores, labels, constants, divisor)
+            ctx.save_for_backward(gradient)
+        ctx.shape = scores.shape
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        (grad,) = grads
+        gradient, *index = ctx.saved_tensors
+        gradient = gradient * grad
+        if index:
+            gradient = gradient.new_zeros(ctx.shape).put_(index[0], gradient)
+        return gradient, None, None, None
+
+
+def _weights(known: Tensor, classes: int, constants: tuple[float, float, float], divisor: int) -> Tensor:
+    """``g(p) / divisor`` of each row from its number of known labels, float (N,)."""
+    alpha, beta, gamma = constants
+    return (known / classes).pow_(gamma).mul_(alpha / divisor).add_(beta / divisor)
+
+
+def _words(labels: Tensor) -> Tensor:
+    """int8 labels, row after row, as int64 words of eight, so that a search passes over eight of them at once."""
+    flat = labels.reshape(-1)
+    rest = -flat.numel() % 8
+    if rest or flat.storage_offset() % 8:
+        flat = torch.cat([flat, flat.new_zeros(rest)])
+    return flat.view(torch.int64)
+
+
+def _on_known(
+    scores: Tensor, words: Tensor, constants: tuple[float, float, float], divisor: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss, its gradient at the known labels, and their places in the flattened scores."""
+    rows, classes = scores.shape
+    filled = words.nonzero().squeeze(1)
+    eights = words.index_select(0, filled).view(torch.int8)
+    inside = eights.nonzero().squeeze(1)
+    index = (filled * 8).index_select(0, inside >> 3).add_(inside & 7)
+    minus_y = eights.index_select(0, inside).neg_().to(scores.dtype)
+    row = torch.div(index, classes, rounding_mode="floor")
+    known = torch.bincount(row, minlength=rows).to(scores.dtype)
+    weight = _weights(known, classes, constants, divisor).index_select(0, row)
+    wrong = scores.reshape(-1).gather(0, index).mul_(minus_y)
+    loss = _softplus(wrong).dot(weight)
+    return loss, torch.sigmoid(wrong).mul_(weight).mul_(minus_y), index
+
+
+def _on_all(
+    scores: Tensor, labels: Tensor, constants: tuple[float, float, float], divisor: int
+) -> tuple[Tensor, Tensor]:
+    """Loss and its gradient, by passes over all labels."""
+    minus_y = labels.neg().to(scores.dtype)
+    if int(torch.count_nonzero(labels)) == labels.numel():  # g(1) for all rows, and nothing to leave out
+        weight = (constants[0] + constants[1]) / divisor
+        wrong = scores * minus_y
+        return _softplus(wrong).sum() * weight, torch.sigmoid(wrong).mul_(minus_y.mul_(weight))
+    known = labels.abs().to(scores.dtype)
+    weights = _weights(known.sum(1).clamp_(min=1), scores.shape[1], constants, divisor)
+    wrong = _zero_unknown(scores, labels).mul_(minus_y)
+    loss = _softplus(wrong).mul_(known).sum(1).dot(weights)
+    return loss, torch.sigmoid(wrong).mul_(minus_y.mul_(weights.unsqueeze(1)))
+
+
+def _zero_unknown(scores: Tensor, labels: Tensor) -> Tensor:
+    """Scores with those of unknown labels 0, by a bitwise "and": a product keeps NaN, ``where`` takes ten times as long."""
+    bits = torch.int64 if scores.dtype == torch.float64 else torch.int32
+    return (scores.view(bits) & labels.abs().neg_().to(bits)).view(scores.dtype)
+
+
+def _softplus(x: Tensor) -> Tensor:
+    """log(1 + e^x), exact in both dtypes: above the threshold e^-x is below the rounding of x."""
+    return F.softplus(x, threshold=40)
