@@ -2,8 +2,9 @@
 
     python -m experiments.main_job JOB [JOB ...] --data ../shared/data/coco-mini --out runs
 
-Each job is one training and one evaluation on the test pictures; its result is ``experiments/results/main_job/JOB.json``. A job that was
-killed goes on where it stopped; a finished one is not run again.
+Each job is one training and one evaluation on the test pictures; its result is
+``experiments/results/main_job/JOB.json``. A job that was killed goes on where it stopped; a finished one is not run
+again.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import numpy as np
 import torch
 
 from partlabel import Config, LabelTable, Model, simulate, train
-from partlabel.scoring import predict
 from partlabel.metrics import evaluate
+from partlabel.scoring import predict
 from partlabel.storage import write_json
 
 RESULTS = Path(__file__).parent / "results" / "main_job"
@@ -35,7 +36,7 @@ TUNED = FROZEN.replace(
     images__size=160,
     model__dropout=0.2,
     optim__name="adamw",
-    optim__epochs=7,
+    optim__epochs=6,
     optim__batch_size=16,
     optim__learning_rate=5e-4,
     optim__head_learning_rate=5e-3,

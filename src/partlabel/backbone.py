@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from timm.models.convnext import ConvNeXt
@@ -17,8 +18,8 @@ from partlabel.errors import UserError
 class Backbone(nn.Module):
     """A timm model cut into stages, so that the first ones can be run once and stored.
 
-    ResNets, EfficientNets, MobileNetV3s and ConvNeXts have a stage for the stem and one for each group of blocks (and for the last
-    convolution, where there is one). Any other model is one stage.
+    ResNets, EfficientNets, MobileNetV3s and ConvNeXts have a stage for the stem and one for each group of blocks (and
+    for the last convolution, where there is one). Any other model is one stage.
 
     Attributes:
         net: the timm model; its parameters keep timm's names.
@@ -93,8 +94,8 @@ class Backbone(nn.Module):
 class _Stage:
     """Modules applied one after the other; not a Module, so that parameters keep the names they have in the net."""
 
-    def __init__(self, *modules: nn.Module) -> None:
-        self.modules = list(modules)
+    def __init__(self, *modules: Any) -> None:
+        self.modules: list[nn.Module] = list(modules)
 
     def __call__(self, x: Tensor) -> Tensor:
         for module in self.modules:

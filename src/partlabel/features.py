@@ -86,7 +86,7 @@ class Files(Source):
 
     def batches(self, rows: Sequence[NDArray[np.int64]], flips: Sequence[NDArray[np.bool_]] | None) -> Iterator[Tensor]:
         """See :meth:`Source.batches`."""
-        for i, (pixels, _) in enumerate(make_loader(self.images, list(rows), self.workers)):
+        for i, (pixels, _) in enumerate(make_loader(self.images, [batch.tolist() for batch in rows], self.workers)):
             yield pixels if flips is None else mirrored(pixels, flips[i])
 
 
@@ -182,7 +182,8 @@ def _fill(
     was_training = model.training
     model.eval()
     with torch.inference_mode():
-        for batch, (pixels, _) in zip(rows, make_loader(images, rows, workers), strict=True):
+        loader = make_loader(images, [batch.tolist() for batch in rows], workers)
+        for batch, (pixels, _) in zip(rows, loader, strict=True):
             array[batch] = _row_values(model, stage, pixels.to(device), flip) if stage else pixels.numpy()
             if progress:
                 progress(int(batch[-1]) + 1, len(images))

@@ -49,9 +49,13 @@ class Preprocessing:
 class Head(nn.Module):
     """Everything after the backbone.
 
-    With "weldon", a 1x1 convolution gives one score map per class, which WELDON pools; with "average", the map is averaged first and
-    the convolution is a linear layer on it. The input can be standardised per channel (see :meth:`standardise`).
+    With "weldon", a 1x1 convolution gives one score map per class, which WELDON pools; with "average", the map is
+    averaged first and the convolution is a linear layer on it. The input can be standardised per channel (see
+    :meth:`standardise`).
     """
+
+    shift: Tensor
+    scale: Tensor
 
     def __init__(self, channels: int, num_classes: int, config: ModelConfig) -> None:
         super().__init__()
@@ -71,7 +75,7 @@ class Head(nn.Module):
         if not (self.training and self.dropout.p):
             # standardising folds into the convolution, which saves a pass over the map
             weight = weight * self.scale[:, None, None]
-            bias = bias - weight.flatten(1) @ self.shift
+            bias = bias - weight.flatten(1) @ self.shift  # type: ignore[operator]
             maps = nn.functional.conv2d(features, weight, bias)
         else:
             standard = (features - self.shift[:, None, None]) * self.scale[:, None, None]
@@ -104,6 +108,9 @@ class Model(nn.Module):
         UserError: see :func:`partlabel.weights.create_backbone` and :class:`Backbone`.
     """
 
+    pixel_scale: Tensor
+    pixel_shift: Tensor
+
     def __init__(
         self,
         config: ModelConfig,
@@ -122,17 +129,14 @@ class Model(nn.Module):
         self.preprocessing = Preprocessing(size, tuple(data["mean"]), tuple(data["std"]))
         self.backbone = Backbone(net, size, config.stages)
         self.head = Head(self.backbone.channels, len(self.classes), config)
-        # pictures arrive as 0..255: one multiplication and one addition do the rest
-        mean, std = torch.tensor(self.preprocessing.mean), torch.tensor(self.preprocessing.std)
-        self.register_buffer("pixel_scale", (1 / (255 * std)).view(3, 1, 1), persistent=False)
-        self.register_buffer("pixel_shift", (-mean / std).view(3, 1, 1), persistent=False)
+        self._set_pixels(self.preprocessing)
 
     def forward(self, images: Tensor, stage: int = 0) -> Tensor:
         """Scores of a batch.
 
         Args:
-            images: (N, 3, size, size) pictures in RGB, uint8 or float in 0..255; or, with ``stage`` > 0, the output of the
-                backbone's first ``stage`` stages.
+            images: (N, 3, size, size) pictures in RGB, uint8 or float in 0..255; or, with ``stage`` > 0, the output of
+                the backbone's first ``stage`` stages.
             stage: stages of the backbone that have been run already.
 
         Returns:
@@ -142,7 +146,7 @@ class Model(nn.Module):
         return self.head(self.backbone(x, first=stage))
 
     def features(self, images: Tensor, stage: int) -> Tensor:
-        """Output of the backbone's first ``stage`` stages, averaged over the regions if that is all the head looks at."""
+        """Output of the backbone's first ``stage`` stages, averaged over the regions for "average" pooling."""
         maps = self.backbone(self.normalise(images), last=stage)
         averaged = stage == self.backbone.num_stages and self.head.pool is None
         return maps.mean((2, 3), keepdim=True) if averaged else maps
@@ -221,8 +225,7 @@ class Model(nn.Module):
         except (KeyError, msgspec.ValidationError) as error:
             raise UserError(f"{path}: is damaged: {error}") from None
         model.config = config
-        if model.preprocessing != preprocessing:
-            model._set_pixels(preprocessing)
+        model._set_pixels(preprocessing)
         try:
             model.load_state_dict(load_file(folder / WEIGHTS_FILE))
         except (OSError, SafetensorError, RuntimeError) as error:
@@ -230,10 +233,11 @@ class Model(nn.Module):
         return model.eval()
 
     def _set_pixels(self, preprocessing: Preprocessing) -> None:
+        """Pictures arrive as 0..255: one multiplication and one addition turn them into the backbone's input."""
         self.preprocessing = preprocessing
         mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
-        self.pixel_scale.copy_((1 / (255 * std)).view(3, 1, 1))
-        self.pixel_shift.copy_((-mean / std).view(3, 1, 1))
+        self.register_buffer("pixel_scale", (1 / (255 * std)).view(3, 1, 1), persistent=False)
+        self.register_buffer("pixel_shift", (-mean / std).view(3, 1, 1), persistent=False)
 
 
 def copy_model(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:

@@ -26,8 +26,8 @@ from partlabel.storage import write_text
 class Prepared:
     """A table whose pictures are all there and whole.
 
-    ``paths``: the picture of each row. ``skipped``: (name, reason) of the rows left out. ``animated``: pictures of which only the first
-    frame is used.
+    ``paths``: the picture of each row. ``skipped``: (name, reason) of the rows left out. ``animated``: pictures of
+    which only the first frame is used.
     """
 
     table: LabelTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -31,7 +31,7 @@ class Reporter:
             self._console.print(text, markup=False)
 
     @contextmanager
-    def bar(self, description: str) -> Iterator[_Bar]:
+    def bar(self, description: str) -> Generator[Bar, None, None]:
         """Show the progress of one piece of work while the block runs."""
         if self.quiet or not self._console.is_terminal:
             yield _Lines(description, self.quiet)
@@ -41,14 +41,15 @@ class Reporter:
             yield _Terminal(progress, description)
 
 
-class _Bar:
-    """Called with (done, in all)."""
+class Bar:
+    """Shows one piece of work; called with (done, in all)."""
 
     def __call__(self, done: int, total: int) -> None:
+        """Show that ``done`` of ``total`` are done."""
         raise NotImplementedError
 
 
-class _Terminal(_Bar):
+class _Terminal(Bar):
     def __init__(self, progress: Progress, description: str) -> None:
         self._progress = progress
         self._task = progress.add_task(description, total=None)
@@ -57,7 +58,7 @@ class _Terminal(_Bar):
         self._progress.update(self._task, completed=done, total=total)
 
 
-class _Lines(_Bar):
+class _Lines(Bar):
     def __init__(self, description: str, quiet: bool) -> None:
         self._description = description
         self._quiet = quiet

