@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# The tensors of the tests are tiny: threads bring nothing, and on a busy machine they wait for each other for minutes.
+# Set before anything imports torch, and inherited by the processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 #: Photographs, labels and cases that are not in the repository lie beside it.
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 #: Set by CI: a missing shared folder is then a failure, so that no test is skipped there unnoticed.

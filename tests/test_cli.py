@@ -67,6 +67,8 @@ def test_every_command_and_every_option_has_a_help_text(capsys, command):
         return
     assert "--json" in out
     for argument in bound.assemble_argument_collection(parse_docstring=True):
+        if argument.name == "*":  # not a flag, but the group of them
+            continue
         assert (argument.parameter.help or "").strip().endswith((".", "]")), f"{argument.name} has no help"
 
 
@@ -255,7 +257,7 @@ def test_a_closed_pipe_is_no_error(labels):
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """Pictures, a half-filled table and a run trained on them: red or dark, blue or dark, 24 pictures of 32 x 32."""
+    """Pictures, a half-filled table and a run trained on them: red or dark, blue or dark, 24 pictures of 64 x 64."""
     from PIL import Image
 
     folder = tmp_path_factory.mktemp("job")
@@ -263,11 +265,12 @@ def job(tmp_path_factory):
     rows = ["image,red,blue"]
     for i in range(24):
         red, blue = i % 2, i // 2 % 2
-        Image.new("RGB", (32, 32), (200 * red + i, 20, 200 * blue)).save(folder / "photos" / f"{i:02}.png")
+        Image.new("RGB", (64, 64), (200 * red + i, 20, 200 * blue)).save(folder / "photos" / f"{i:02}.png")
         rows.append(f"{i:02}.png,{red if i % 3 else ''},{blue if i % 4 else ''}")
     (folder / "labels.csv").write_text("\n".join(rows) + "\n")
     labels, images = str(folder / "labels.parquet"), str(folder / "photos")
-    settings = "--weights none --freeze none --size 32 --epochs 2 --batch-size 8 --workers 0 --validation 0.25".split()
+    settings = ["--backbone", "test_resnet", "--weights", "none", "--freeze", "none", "--size", "64", "--epochs", "2"]
+    settings += ["--batch-size", "8", "--workers", "0", "--validation", "0.25"]
     words = ["import", "csv", str(folder / "labels.csv"), "--coding", CODING, "--images", images, "-o", labels]
     assert main(words) == 0
     assert main(["train", labels, "--images", images, "-o", str(folder / "run"), *settings]) == 0
@@ -285,7 +288,7 @@ def test_train_flags_reach_the_settings(job):
     from partlabel.config import Config
 
     config = Config.read(job / "run" / "config.toml")
-    assert (config.model.weights, config.freeze, config.images.size) == ("none", "none", 32)
+    assert (config.model.weights, config.freeze, config.images.size) == ("none", "none", 64)
     assert (config.optim.epochs, config.optim.batch_size, config.validation) == (2, 8, 0.25)
 
 
@@ -331,7 +334,9 @@ def test_evaluate(capsys, job):
     code, out, _ = run(capsys, "evaluate", job / "run", job / "labels.parquet", "--images", job / "photos", "--json")
     assert code == 0
     result = json.loads(out)
-    assert 0 <= result["mean_ap"] <= 1
+    assert 0 <= result["metrics"]["mean_ap"] <= 1
+    assert [row["class"] for row in result["per_class"]] == ["red", "blue"]
+    assert result["images"]["evaluated"] == 22  # two of the 24 pictures have no known label
     code, out, _ = run(capsys, "evaluate", job / "run", job / "labels.parquet", "--images", job / "photos")
     assert code == 0
     assert "red" in out
@@ -341,3 +346,48 @@ def test_evaluate_names_classes_that_the_model_does_not_know(capsys, job):
     other = job / "other.parquet"
     LabelTable.from_dense(["00.png"], ["red", "green"], np.array([[1, 1]], np.int8)).write_parquet(other)
     assert "green" in refused(capsys, "evaluate", job / "run", other, "--images", job / "photos")
+
+
+def test_predict_a_folder(capsys, job):
+    code, out, _ = run(capsys, "predict", job / "run", job / "photos", "-o", job / "predictions.csv", "--json")
+    assert code == 0
+    assert json.loads(out)["pictures"] == 24
+    rows = (job / "predictions.csv").read_text().splitlines()
+    assert len(rows) == 1 + 24 * 2
+    assert rows[1].startswith('"00.png","red",')
+
+
+def test_predict_a_list_gives_what_the_folder_gives(capsys, job):
+    import pyarrow.parquet
+
+    (job / "some.txt").write_text("07.png\n03.png\n")
+    assert run(capsys, "predict", job / "run", job / "photos", "-o", job / "all.parquet")[0] == 0
+    words = ("predict", job / "run", job / "some.txt", "--images", job / "photos", "-o", job / "some.parquet")
+    assert run(capsys, *words)[0] == 0
+    all_, some = (pyarrow.parquet.read_table(job / f"{name}.parquet").to_pydict() for name in ("all", "some"))
+    assert some["image"] == ["07.png", "03.png"]
+    for name, score in zip(some["image"], some["score"], strict=True):
+        assert score == pytest.approx(all_["score"][all_["image"].index(name)], rel=1e-5)
+
+
+def test_predict_lists_every_bad_picture_or_leaves_it_out(capsys, job, tmp_path):
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(b"not a picture")
+    (tmp_path / "c.png").write_bytes((job / "photos" / "00.png").read_bytes())
+    words = ("predict", job / "run", tmp_path, "-o", tmp_path / "out.csv")
+    err = refused(capsys, *words)
+    assert "a.png" in err
+    assert "b.png" in err
+    assert not (tmp_path / "out.csv").exists()
+    code, out, _ = run(capsys, *words, "--on-bad", "skip", "--json")
+    assert code == 0
+    assert json.loads(out)["pictures"] == 1
+    assert len(json.loads(out)["skipped"]) == 2
+
+
+def test_predict_refuses_what_it_cannot_write_or_find(capsys, job, tmp_path):
+    assert ".parquet" in refused(capsys, "predict", job / "run", job / "photos", "-o", tmp_path / "out.xlsx")
+    assert "no pictures" in refused(capsys, "predict", job / "run", tmp_path, "-o", tmp_path / "out.csv")
+    assert "folder" in refused(
+        capsys, "predict", job / "run", job / "photos", "--images", tmp_path, "-o", tmp_path / "out.csv"
+    )

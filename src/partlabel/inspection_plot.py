@@ -97,13 +97,11 @@ def _short(name: str) -> str:
 def _heading(figure: Figure, found: Inspection) -> None:
     total = found.images * len(found.classes)
     present, absent = int(found.present.sum()), int(found.absent.sum())
-    title = (
-        f"{found.images:,} images, {len(found.classes):,} classes, {found.overall_proportion:.1%} of the labels known"
-    )
-    detail = (
-        f"{found.known:,} of {total:,} labels: {present:,} present, {absent:,} absent.  Images: "
-        f"{found.without_known:,} without a known label, {found.without_present:,} without a present one, {found.fully_known:,} fully known."
-    )
+    share = found.overall_proportion
+    title = f"{found.images:,} images, {len(found.classes):,} classes, {share:.1%} of the labels known"
+    labels = f"{found.known:,} of {total:,} labels: {present:,} present, {absent:,} absent."
+    without = f"{found.without_known:,} without a known label, {found.without_present:,} without a present one"
+    detail = f"{labels}  Images: {without}, {found.fully_known:,} fully known."
     _text(figure, MARGIN, 0.36, title, size=13, weight="bold")
     _text(figure, MARGIN, 0.64, detail, color=QUIET)
 

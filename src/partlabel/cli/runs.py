@@ -1,4 +1,4 @@
-"""Commands that train a model or use one: train, evaluate, predict, demo."""
+"""Commands that train: train, demo."""
 
 from __future__ import annotations
 
@@ -84,32 +84,6 @@ def _validation(given: str | None) -> tuple[float | None, LabelTable | None]:
         from partlabel.labels import LabelTable
 
         return None, LabelTable.read_parquet(given)
-
-
-def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) -> None:
-    """Measure a trained classifier on known labels.
-
-    Unknown labels count neither for nor against it. A class for which a number is undefined, such as the average
-    precision of a class without a known present label, is listed and left out of the mean.
-
-    Args:
-        run: Run folder of `partlabel train`.
-        labels: Label table to measure on, a .parquet file; better one with pictures that were not trained on.
-        images: Folder that the picture names of the table start from.
-    """
-
-
-def predict(run: Path, source: Path, /, *, output: Output, json: Json = False) -> None:
-    """Score pictures with a trained classifier.
-
-    The file holds the score, the probability and the decision for each picture and class. Pictures that cannot be read
-    stop the command; all of them are listed.
-
-    Args:
-        run: Run folder of `partlabel train`.
-        source: Folder with pictures, or a text file with the path of one picture a line.
-        output: File to be written: .parquet or .csv.
-    """
 
 
 def demo(*, output: Output = Path("demo"), json: Json = False) -> None:

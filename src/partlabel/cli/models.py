@@ -1,0 +1,153 @@
+"""Commands that use a trained model: evaluate, predict."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from partlabel.cli.output import Json, reporting
+from partlabel.errors import UserError
+
+if TYPE_CHECKING:
+    from partlabel.labels import LabelTable
+    from partlabel.metrics import Metrics
+    from partlabel.model import Model
+
+#: rows of labels made dense at once
+CHUNK = 8192
+
+
+def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) -> None:
+    """Measure a trained classifier on known labels.
+
+    Unknown labels count neither for nor against it. A class for which a number is undefined, such as the average
+    precision of a class without a known present label, is listed and left out of the mean.
+
+    Args:
+        run: Run folder of `partlabel train`.
+        labels: Label table to measure on, a .parquet file; better one with pictures that were not trained on.
+        images: Folder that the picture names of the table start from.
+    """
+    with reporting(json) as report:
+        from partlabel.labels import LabelTable
+        from partlabel.model import Model
+
+        model, table = Model.load(run), LabelTable.read_parquet(labels)
+        measured = _measure(model, table, images)
+        report(
+            {"run": str(run), "labels": str(labels), **measured.to_dict()},
+            measured.table(classes=max(len(measured.class_names), 1)),
+        )
+
+
+def _measure(model: Model, table: LabelTable, folder: Path) -> Metrics:
+    """Score the pictures of a table and compare with its known labels, over the classes of the table.
+
+    Raises:
+        UserError: the model lacks classes of the table, no label is known, or pictures are missing or cannot be read.
+    """
+    import numpy as np
+
+    from partlabel.images import check, resolve
+    from partlabel.metrics import Accumulator
+    from partlabel.scoring import predict as score
+
+    strange = [name for name in table.classes if name not in set(model.classes)]
+    if strange:
+        raise UserError(f"the model does not know {len(strange)} of the {table.num_classes} classes", strange)
+    names = [name for name in model.classes if name in set(table.classes)]
+    columns = [model.classes.index(name) for name in names]
+    table = table.select_classes(names).select(np.flatnonzero(np.diff(table.indptr)))
+    if not table.num_images:
+        raise UserError("no label of the table is known, so there is nothing to measure on")
+    paths = resolve(table.images, folder)
+    check(paths).raise_if_bad()
+    scores = score(model, paths)
+    found = Accumulator(len(names), names)
+    for start in range(0, len(paths), CHUNK):
+        rows = slice(start, min(start + CHUNK, len(paths)))
+        found.update(scores[rows][:, columns], table.dense(rows))
+    return found.compute(thresholds=np.asarray(model.thresholds)[columns])
+
+
+def predict(
+    run: Path,
+    source: Path,
+    /,
+    *,
+    output: Annotated[Path, Parameter(alias="-o")],
+    images: Path | None = None,
+    on_bad: Literal["error", "skip"] = "error",
+    json: Json = False,
+) -> None:
+    """Score pictures with a trained classifier.
+
+    The file holds the score, the probability and the decision for each picture and class. A .csv file has a row for
+    each of them; a .parquet file has a row for each picture, with lists in the order of the classes.
+
+    Args:
+        run: Run folder of `partlabel train`.
+        source: Folder with pictures (those in its subfolders too), or a text file with the path of one picture a line.
+        output: File to be written: .csv or .parquet.
+        images: Folder that the paths in a text file start from; without it, the current folder.
+        on_bad: Pictures that cannot be read: `error`, or `skip` to leave them out.
+    """
+    with reporting(json) as report:
+        from partlabel.images import check
+        from partlabel.model import Model
+        from partlabel.scoring import predict as score
+        from partlabel.scoring import write_predictions
+
+        if output.suffix not in (".csv", ".parquet"):
+            raise UserError(f"{output}: predictions are written as .csv or .parquet")
+        model = Model.load(run)
+        names, paths = _pictures(source, images)
+        checked = check(paths)
+        if on_bad == "error":
+            checked.raise_if_bad()
+        names = [name for name, good in zip(names, checked.good, strict=True) if good]
+        paths = [path for path, good in zip(paths, checked.good, strict=True) if good]
+        if not paths:
+            raise UserError(f"{source}: none of the pictures can be read", [f"{p}: {why}" for p, why in checked.bad])
+        scores = score(model, paths)
+        write_predictions(output, names, scores, model)
+        skipped = [{"picture": path, "reason": reason} for path, reason in checked.bad]
+        result = {"output": str(output), "pictures": len(paths), "classes": list(model.classes), "skipped": skipped}
+        lines = [f"{output}: {len(paths):,} pictures, {len(model.classes):,} classes"]
+        lines += [f"left out: {bad['picture']}: {bad['reason']}" for bad in skipped]
+        report(result, "\n".join(lines))
+
+
+def _pictures(source: Path, folder: Path | None) -> tuple[list[str], list[Path]]:
+    """List pictures: those of a folder, by name, or those that a text file names, in its order.
+
+    Returns:
+        Their names (paths inside the folder, or the lines of the file), and their paths.
+
+    Raises:
+        UserError: nothing is there, or names repeat.
+    """
+    from partlabel.formats.files import PICTURES
+    from partlabel.formats.options import read_lines
+    from partlabel.images import resolve
+
+    if source.is_dir():
+        if folder is not None:
+            raise UserError(f"--images belongs to a text file of paths; {source} is a folder")
+        found = sorted(
+            Path(parent, file) for parent, _, files in os.walk(source) for file in files if _is_picture(file, PICTURES)
+        )
+        if not found:
+            raise UserError(f"{source}: no pictures in this folder ({', '.join(PICTURES)})")
+        return [path.relative_to(source).as_posix() for path in found], found
+    names = read_lines(source)
+    if not names:
+        raise UserError(f"{source}: names no picture")
+    return names, [Path(name) for name in names] if folder is None else resolve(names, folder)
+
+
+def _is_picture(name: str, endings: tuple[str, ...]) -> bool:
+    return name.lower().endswith(endings) and not name.startswith(".")
