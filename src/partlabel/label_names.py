@@ -63,14 +63,14 @@ def hashes(names: pa.StringArray) -> NDArray[np.uint64]:
         words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))  # the 8 bytes from every position on
         start, left = bound[:-1] - bound[0], np.diff(bound)
         value = left.astype(np.uint64)
-        rows = np.flatnonzero(left > 0)
-        while len(rows):
-            unused = np.maximum(8 - left[rows], 0).astype(np.uint64) * np.uint64(8)
+        rows: slice | NDArray[np.int64] = slice(None) if left.all() else np.flatnonzero(left)
+        while (rest := left[rows]).size:
+            unused = (np.maximum(8 - rest, 0) * 8).astype(np.uint64)
             mixed = (value[rows] ^ (words[start[rows]] << unused)) * np.uint64(0x9E3779B97F4A7C15)
             value[rows] = mixed ^ (mixed >> np.uint64(29))
             start[rows] += 8
             left[rows] -= 8
-            rows = rows[left[rows] > 0]
+            rows = rows if (left[rows] > 0).all() else np.flatnonzero(left > 0)
         result[low : low + CHUNK] = value
     return result
 
