@@ -172,8 +172,9 @@ class _ScaledRows(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        (grad,) = grads
+    # pyrefly: ignore[bad-override]  (the decorator hides the name of ctx)
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+        (grad,) = grad_outputs
         x, rows = ctx.saved_tensors
         grad_x = torch.bmm(grad, rows.unsqueeze(2)).squeeze(2)
         grad_rows = torch.bmm(x.unsqueeze(1), grad).squeeze(1)
@@ -209,8 +210,9 @@ class _Gates(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,) = grads
+    # pyrefly: ignore[bad-override]  (the decorator hides the name of ctx)
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:
+        (grad,) = grad_outputs
         f, weight, r, z, n, hidden_n, h = ctx.saved_tensors
         grad_z = torch.ops.aten.sigmoid_backward((_dense(h) - n).mul_(grad), z)
         grad_h = grad * z

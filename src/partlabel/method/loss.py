@@ -157,13 +157,14 @@ def _check_g(constants: tuple[float, float, float], classes: int) -> None:
 
 def _checked(labels: Tensor) -> Tensor:
     """Labels as int8, all in {1, -1, 0}."""
-    exact = labels if labels.dtype == torch.int8 else labels.to(torch.int8)
+    exact = labels.to(torch.int8)
     if exact.numel() == 0:
         return exact
-    low, high = map(int, torch.aminmax(exact))
-    if low < -1 or high > 1 or (exact is not labels and not torch.equal(exact.to(labels.dtype), labels)):
-        wrong = ~((labels == 1) | (labels == -1) | (labels == 0))
-        places = wrong.nonzero().tolist()
+    low, high = map(float, torch.aminmax(exact if labels.dtype == torch.bool else labels))
+    whole = not labels.is_floating_point() or torch.equal(exact.to(labels.dtype), labels)
+    if not (whole and low >= -1 and high <= 1):
+        values = labels.double()  # in which no value of another dtype equals -1 by wrapping around
+        places = (~((values == 1) | (values == -1) | (values == 0))).nonzero().tolist()
         listed = "; ".join(f"row {r} class {c}: {labels[r, c].item()}" for r, c in places[:SHOWN])
         more = f"; and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
         raise ValueError(f"labels are 1 (present), -1 (absent) or 0 (unknown): {listed}{more}")
@@ -194,8 +195,9 @@ class _PartialBCE(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        (grad,) = grads
+    # pyrefly: ignore[bad-override]  (the decorator hides the name of ctx)
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None, None, None]:
+        (grad,) = grad_outputs
         gradient, *index = ctx.saved_tensors
         gradient = gradient * grad
         if index:
@@ -253,7 +255,7 @@ def _on_all(
 
 
 def _zero_unknown(scores: Tensor, labels: Tensor) -> Tensor:
-    """Scores with those of unknown labels 0, by a bitwise "and": a product keeps NaN, ``where`` takes ten times as long."""
+    """Scores with those of unknown labels 0, by a bitwise "and": a product keeps NaN, ``where`` is ten times slower."""
     bits = torch.int64 if scores.dtype == torch.float64 else torch.int32
     return (scores.view(bits) & labels.abs().neg_().to(bits)).view(scores.dtype)
 
