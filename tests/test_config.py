@@ -7,12 +7,8 @@ from partlabel.errors import UserError
 def test_paper_preset_is_the_papers_setting():
     paper = Config.preset("paper")
     assert (paper.model.backbone, paper.images.size, paper.images.flip) == ("resnet101", 448, True)
-    assert (paper.model.pooling, paper.model.k_max, paper.model.k_min, paper.model.graph_steps) == (
-        "weldon",
-        0.1,
-        0.1,
-        3,
-    )
+    model = paper.model
+    assert (model.pooling, model.k_max, model.k_min, model.graph_steps) == ("weldon", 0.1, 0.1, 3)
     optim = paper.optim
     assert (optim.name, optim.momentum, optim.learning_rate, optim.weight_decay) == ("sgd", 0.9, 0.01, 1e-4)
     assert (optim.epochs, optim.batch_size, optim.schedule, optim.step_after, optim.step_factor) == (

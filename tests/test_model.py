@@ -20,10 +20,10 @@ def pictures(count=2, size=32) -> torch.Tensor:
     return torch.randint(0, 256, (count, 3, size, size), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize(
-    "backbone",
-    ["test_resnet", "test_efficientnet", "test_convnext", "mobilenetv3_small_050", "test_vit", "test_byobnet"],
-)
+BACKBONES = ["test_resnet", "test_efficientnet", "test_convnext", "mobilenetv3_small_050", "test_vit", "test_byobnet"]
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
 def test_stages_are_the_backbone(backbone):
     """The stages one after the other are timm's own forward_features; the model is the same from any stage on."""
     size = 160 if backbone == "test_vit" else 64

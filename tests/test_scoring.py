@@ -18,10 +18,8 @@ from tests.pictures import make_pictures
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    built = Model(
-        ModelConfig(backbone="test_resnet", weights="none"), ["red, dark", "green"], 32, thresholds=(0.1, -1.0)
-    )
-    return built.eval()
+    config = ModelConfig(backbone="test_resnet", weights="none")
+    return Model(config, ["red, dark", "green"], 32, thresholds=(0.1, -1.0)).eval()
 
 
 def test_scores_are_the_models_one_by_one_for_any_number_of_workers(model, tmp_path):

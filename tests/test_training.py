@@ -1,7 +1,6 @@
 import json
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -80,14 +79,14 @@ def test_last_batch_of_one_image(tmp_path, table, images, batch, freeze):
 
 
 def stop_before(monkeypatch, epoch):
-    original = partlabel.training._Training._epoch
+    original = partlabel.training._Training.epoch
 
     def stopping(self, number):
         if number == epoch:
             raise KeyboardInterrupt
         return original(self, number)
 
-    monkeypatch.setattr(partlabel.training._Training, "_epoch", stopping)
+    monkeypatch.setattr(partlabel.training._Training, "epoch", stopping)
 
 
 def stop_inside(monkeypatch, epoch):
@@ -165,8 +164,7 @@ def test_no_known_label_stops_and_positives_only_warns(tmp_path, table):
         train(tiny_config(), nothing, tmp_path / "pictures", tmp_path / "run")
     assert not (tmp_path / "run").exists()
     positives = table.hide(table.values > 0)
-    with pytest.warns(PartlabelWarning, match="no class has a known absent label"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning, module=r"partlabel\.method")
+    with pytest.warns(PartlabelWarning, match="no class has a known absent label"):
         train(tiny_config(optim__epochs=1), positives, tmp_path / "pictures", tmp_path / "run")
     summary = train(
         tiny_config(optim__epochs=1, assume_absent=True), positives, tmp_path / "pictures", tmp_path / "assumed"
@@ -252,9 +250,8 @@ def test_head_has_its_own_learning_rate_and_biases_do_not_decay(tmp_path, table,
     original = partlabel.training._Training._update
 
     def looking(self):
-        seen.append(
-            [(g["lr"], g["weight_decay"], {p.ndim > 1 for p in g["params"]}) for g in self.optimizer.param_groups]
-        )
+        groups = self.optimizer.param_groups
+        seen.append([(g["lr"], g["weight_decay"], {p.ndim > 1 for p in g["params"]}) for g in groups])
         return original(self)
 
     monkeypatch.setattr(partlabel.training._Training, "_update", looking)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +13,20 @@ import torch.distributed as dist
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import DDPStrategy
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from partlabel.checkpoints import Checkpoints
-from partlabel.config import Config, OptimConfig
+from partlabel.config import Config
 from partlabel.errors import UserError
-from partlabel.features import Source, Stored, open_source
+from partlabel.features import Source, Stored, open_source, statistics
 from partlabel.images import flip_draw
 from partlabel.labels import LabelTable
-from partlabel.method.loss import PartialBCE
 from partlabel.metrics import Accumulator, Metrics
 from partlabel.model import Model, copy_model
+from partlabel.optimization import batch_of_one, build_loss, build_optimizer
 from partlabel.preparation import Prepared, check_labels, prepare
 from partlabel.progress import Reporter
+from partlabel.run_folder import epoch_line, headline, open_run, write_history
 from partlabel.schedule import epoch_batches, learning_rate_factor
 from partlabel.storage import write_json, write_text
 
@@ -88,7 +87,7 @@ class _Training:
         self.report = Reporter(quiet=not self.first)
         self.checkpoints = Checkpoints(run / "checkpoints")
         identity = {"config": config.to_dict(), "table": table.content_hash()}
-        self.started = _open_run(run, identity, resume, self.first)
+        self.started = open_run(run, identity, resume, self.first)
         self.fabric.barrier()
         prepared = prepare(table, images, config.images, config.workers, self.report)
         self._split(prepared, images, validation)
@@ -100,7 +99,7 @@ class _Training:
         if config.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._open_sources(prepared)
-        self.loss = _loss(config)
+        self.loss = build_loss(config.loss)
 
     def _split(self, prepared: Prepared, images: Path, validation: LabelTable | None) -> None:
         """Rows to train and to validate on. A row without a known label gives no gradient and is left out."""
@@ -161,30 +160,35 @@ class _Training:
         if several and self.first:
             self.fabric.barrier()
         if self.stage == self.model.backbone.num_stages and isinstance(self.source, Stored):
-            self.model.head.standardise(*_statistics(self.source, self.train_rows, self.fabric.device))
+            self.model.head.standardise(*statistics(self.source, self.train_rows, self.fabric.device))
 
-    def go(self) -> dict[str, Any]:
-        """Run all epochs that are left, then write the summary."""
-        optimizer = _optimizer(self.model, self.config.optim)
-        start, best, history = 0, None, []
+    def begin(self) -> tuple[int, float | None, list[dict[str, Any]]]:
+        """Set up the optimizer, from the newest checkpoint where there is one: epochs done, best score, their rows."""
+        optimizer = build_optimizer(self.model, self.config.optim)
         state = self.checkpoints.newest() if self.started else None
         if state is not None:
             self.model.load_state_dict(state["model"])
             optimizer.load_state_dict(state["optimizer"])
-            start, best, history = state["epoch"], state["best"], state["history"]
-            self.report.line(f"going on after epoch {start}")
         self.net, self.optimizer = self.fabric.setup(self.model, optimizer)
-        if state is not None and state["precision"]:
+        if state is None:
+            return 0, None, []
+        if state["precision"]:
             self.fabric.strategy.precision.load_state_dict(state["precision"])
-        if self.first and history:
-            _write_history(self.run, history)
+        if self.first:
+            write_history(self.run, state["history"])
+        self.report.line(f"going on after epoch {state['epoch']}")
+        return state["epoch"], state["best"], state["history"]
+
+    def go(self) -> dict[str, Any]:
+        """Run all epochs that are left, then write the summary."""
+        start, best, history = self.begin()
         for epoch in range(start, self.config.optim.epochs):
-            row = self._epoch(epoch)
+            row = self.epoch(epoch)
             metrics = self._validate()
             score = None if metrics is None or np.isnan(metrics.mean_ap) else float(metrics.mean_ap)
-            row["validation"] = None if metrics is None else _headline(metrics)
+            row["validation"] = None if metrics is None else headline(metrics)
             history.append(row)
-            self.report.line(_epoch_line(row, self.config.optim.epochs))
+            self.report.line(epoch_line(row, self.config.optim.epochs))
             improved = score is not None and (best is None or score > best)
             best = score if improved else best
             if self.first:
@@ -192,7 +196,8 @@ class _Training:
             self.fabric.barrier()
         return self._finish(history)
 
-    def _epoch(self, epoch: int) -> dict[str, Any]:
+    def epoch(self, epoch: int) -> dict[str, Any]:
+        """Train one epoch, counted from 0, and give its row of ``metrics.jsonl``."""
         config, world, rank = self.config, self.fabric.world_size, self.fabric.global_rank
         batches = epoch_batches(len(self.train_rows), config.optim.batch_size, config.seed, epoch)
         rows = [self.train_rows[batch] for batch in batches]
@@ -238,7 +243,7 @@ class _Training:
         if self.fabric.global_rank >= batch_size:
             labels[:] = 0
         x = self._to_device(pictures)
-        with _Single(self.model, len(own) == 1):
+        with batch_of_one(self.model, len(own) == 1):
             scores = self.net(x, self.stage)
         loss = self.loss(scores, torch.from_numpy(labels).to(scores.device)) / batch_size
         self.fabric.backward(loss * self.fabric.world_size)
@@ -298,7 +303,7 @@ class _Training:
         if is_best:
             copy_model(self.run / "last", self.run / "best")
         self.checkpoints.save(epoch, state)
-        _write_history(self.run, history)
+        write_history(self.run, history)
 
     def _finish(self, history: list[dict[str, Any]]) -> dict[str, Any]:
         scored = [row for row in history if row["validation"] and row["validation"]["mean_ap"] is not None]
@@ -324,22 +329,6 @@ class _Training:
         return summary
 
 
-class _Single:
-    """Batch normalisation uses its statistics while a batch has one picture, as a variance of one value is none."""
-
-    def __init__(self, model: nn.Module, active: bool) -> None:
-        kinds = (nn.modules.batchnorm._BatchNorm,)
-        self._norms = [m for m in model.modules() if isinstance(m, kinds) and m.training] if active else []
-
-    def __enter__(self) -> None:
-        for norm in self._norms:
-            norm.eval()
-
-    def __exit__(self, *_: object) -> None:
-        for norm in self._norms:
-            norm.train()
-
-
 def _fabric(config: Config) -> Fabric:
     """The engine for this process, alone or started by ``torchrun``."""
     world, local = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
@@ -360,70 +349,10 @@ def _fabric(config: Config) -> Fabric:
     return fabric
 
 
-def _open_run(run: Path, identity: dict[str, Any], resume: bool, first: bool) -> bool:
-    """Make the run folder, or check that a run to resume is the same run; True where there is one."""
-    marker = run / "run.json"
-    if marker.is_file():
-        if not resume:
-            raise UserError(f"{run}: holds a run already; resume it or choose another folder")
-        stored = json.loads(marker.read_text(encoding="utf-8"))
-        changed = [name for name in identity if stored.get(name) != identity[name]]
-        if changed:
-            raise UserError(f"{run}: cannot be resumed, as other things than then are given", changed)
-        return True
-    if run.is_dir() and any(run.iterdir()):
-        raise UserError(f"{run}: is not empty and holds no run")
-    if first:
-        run.mkdir(parents=True, exist_ok=True)
-        Config.from_dict(identity["config"]).write(run / "config.toml")
-        write_json(marker, identity)
-    return False
-
-
 def _frozen_stages(freeze: str, model: Model) -> int:
     if freeze == "none":
         return 0
     return model.backbone.num_stages if freeze == "all" else int(freeze)
-
-
-def _loss(config: Config) -> nn.Module:
-    loss = config.loss
-    if loss.name == "bce":
-        return PartialBCE(value=1.0, reduction="sum")
-    try:
-        return PartialBCE(loss.gamma, loss.p0, loss.value, reduction="sum")
-    except ValueError as error:
-        raise UserError(f"loss: {error}") from None
-
-
-def _optimizer(model: Model, config: OptimConfig) -> torch.optim.Optimizer:
-    """SGD or AdamW; weights decay, biases and the scales of normalisation do not."""
-    head_rate = config.head_learning_rate or config.learning_rate
-    groups = []
-    for part, rate in ((model.backbone, config.learning_rate), (model.head, head_rate)):
-        trained = [p for p in part.parameters() if p.requires_grad]
-        for decay, members in (
-            (config.weight_decay, [p for p in trained if p.ndim > 1]),
-            (0.0, [p for p in trained if p.ndim <= 1]),
-        ):
-            if members:
-                groups.append({"params": members, "lr": rate, "base_lr": rate, "weight_decay": decay})
-    if config.name == "adamw":
-        return torch.optim.AdamW(groups)
-    return torch.optim.SGD(groups, momentum=config.momentum)
-
-
-def _statistics(source: Stored, rows: NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of each channel over the training images and regions."""
-    batches = [rows[a : a + 64] for a in range(0, len(rows), 64)]
-    count, total, square = 0, torch.zeros(()), torch.zeros(())
-    for features in source.batches(batches, None):
-        values = features.to(device).double()
-        total = total.to(device) + values.sum((0, 2, 3))
-        square = square.to(device) + values.square().sum((0, 2, 3))
-        count += values.numel() // values.shape[1]
-    mean = total / count
-    return mean.float(), (square / count - mean.square()).clamp_min(0).sqrt().float()
 
 
 def _share(batch: NDArray[np.int64], world: int, rank: int) -> NDArray[np.int64]:
@@ -439,21 +368,3 @@ def _derived_seed(seed: int, epoch: int, rank: int) -> int:
 def _default_workers(device: torch.device) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(8, cores) if device.type == "cuda" else max(1, cores // 2)
-
-
-def _headline(metrics: Metrics) -> dict[str, Any]:
-    names = ("mean_ap", "zero_one", "macro_f1", "micro_f1", "pc_precision", "pc_recall", "ov_precision", "ov_recall")
-    values = {name: float(getattr(metrics, name)) for name in names}
-    return {name: None if np.isnan(value) else value for name, value in values.items()}
-
-
-def _epoch_line(row: dict[str, Any], epochs: int) -> str:
-    text = f"epoch {row['epoch']}/{epochs}  loss {row['loss']:.4f}  {row['images_per_second']:.0f} images/s"
-    validation = row["validation"]
-    if validation and validation["mean_ap"] is not None:
-        text += f"  validation mAP {100 * validation['mean_ap']:.2f}"
-    return text
-
-
-def _write_history(run: Path, history: Iterable[dict[str, Any]]) -> None:
-    write_text(run / "metrics.jsonl", "".join(json.dumps(row, allow_nan=False) + "\n" for row in history))

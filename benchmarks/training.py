@@ -1,0 +1,124 @@
+"""Images a second of a training epoch against a bare torch loop: same network, batches, pictures and optimizer.
+
+    python -m benchmarks.training --data ../shared/data/coco-mini
+
+Both sides read the same decoded pictures; the bare loop does nothing but normalise, forward, loss, backward, step.
+Rounds take turns. Both must end with the same weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from experiments.main_job import tables
+
+from partlabel import Config, LabelTable, Model
+from partlabel.features import Stored
+from partlabel.images import flip_draw
+from partlabel.schedule import epoch_batches
+from partlabel.storage import write_json
+from partlabel.training import _Training
+
+RESULT = Path(__file__).parent / "results" / "training.json"
+ROUNDS = 5
+
+
+def bare_epoch(
+    model: Model, optimizer: torch.optim.Optimizer, pixels: np.ndarray, labels: np.ndarray, epoch: int, config: Config
+) -> None:
+    model.train()
+    for rows in epoch_batches(len(pixels), config.optim.batch_size, config.seed, epoch):
+        x = torch.from_numpy(pixels[rows])
+        flip = torch.from_numpy(flip_draw(config.seed, epoch, rows))
+        x[flip] = x[flip].flip(3)
+        scores = model(x.contiguous(memory_format=torch.channels_last))
+        loss = F.binary_cross_entropy_with_logits(scores, torch.from_numpy(labels[rows] > 0).float())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
+def epoch_seconds(
+    table: LabelTable, images: Path, config: Config, folder: Path
+) -> tuple[list[float], list[float], float]:
+    """Seconds of each epoch of both sides, and the largest difference of their weights in the end."""
+    training = _Training(config, table, images, folder / "run", None, False)
+    seconds: tuple[list[float], list[float]] = ([], [])
+    torch.manual_seed(config.seed)
+    bare = Model(config.model, table.classes, config.images.size).to(memory_format=torch.channels_last)
+    weights = [p for p in bare.parameters() if p.requires_grad and p.ndim > 1]
+    others = [p for p in bare.parameters() if p.requires_grad and p.ndim <= 1]
+    optim = config.optim
+    optimizer = torch.optim.SGD(
+        [{"params": weights, "weight_decay": optim.weight_decay}, {"params": others}],
+        lr=optim.learning_rate,
+        momentum=optim.momentum,
+    )
+    assert isinstance(training.source, Stored)
+    training.begin()
+    labels = table.dense()
+    for epoch in range(ROUNDS + 1):
+        began = time.perf_counter()
+        training.epoch(epoch)
+        middle = time.perf_counter()
+        bare_epoch(bare, optimizer, training.source.array, labels, epoch, config)
+        if epoch:  # the first round warms up
+            seconds[0].append(middle - began)
+            seconds[1].append(time.perf_counter() - middle)
+    ours, theirs = training.model.state_dict(), bare.state_dict()
+    difference = max(float((ours[k].float() - theirs[k].float()).abs().max()) for k in ours)
+    return seconds[0], seconds[1], difference
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-mini"))
+    parser.add_argument("--images", type=int, default=320)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    table = tables(arguments.data)[0].select(slice(0, arguments.images))
+    config = Config.preset("paper").replace(
+        model__backbone="tf_efficientnet_lite0",
+        model__pooling="average",
+        images__size=128,
+        optim__schedule="constant",
+        optim__learning_rate=1e-3,
+        validation=0.0,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PARTLABEL_CACHE"] = folder
+        full, bare, difference = epoch_seconds(table, arguments.data / "images", config, Path(folder))
+        frozen = config.replace(freeze="all")
+        training = _Training(frozen, table, arguments.data / "images", Path(folder) / "frozen", None, False)
+        training.begin()
+        frozen_seconds = [training.epoch(epoch)["seconds"] for epoch in range(ROUNDS + 1)][1:]
+    record = {
+        "images": arguments.images,
+        "size": 128,
+        "threads": arguments.threads,
+        "torch": torch.__version__,
+        "rounds": ROUNDS,
+        "partlabel_images_per_second": arguments.images / statistics.median(full),
+        "bare_images_per_second": arguments.images / statistics.median(bare),
+        "ratio_partlabel_to_bare": statistics.median(b / a for a, b in zip(full, bare, strict=True)),
+        "largest_weight_difference": difference,
+        "frozen_epoch_seconds": statistics.median(frozen_seconds),
+        "full_epoch_seconds": statistics.median(full),
+        "full_to_frozen": statistics.median(full) / statistics.median(frozen_seconds),
+    }
+    RESULT.parent.mkdir(exist_ok=True)
+    write_json(RESULT, record)
+    print(record)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""What is minimised and by which steps: the loss, the optimizer, batch normalisation of one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from partlabel.config import LossConfig, OptimConfig
+from partlabel.errors import UserError
+from partlabel.method.loss import PartialBCE
+from partlabel.model import Model
+
+
+def build_loss(config: LossConfig) -> nn.Module:
+    """The loss as a sum over the rows of a batch; the caller divides, as its rows may be a share of the batch.
+
+    Raises:
+        UserError: no g has the wanted values.
+    """
+    if config.name == "bce":
+        return PartialBCE(value=1.0, reduction="sum")
+    try:
+        return PartialBCE(config.gamma, config.p0, config.value, reduction="sum")
+    except ValueError as error:
+        raise UserError(f"loss: {error}") from None
+
+
+def build_optimizer(model: Model, config: OptimConfig) -> torch.optim.Optimizer:
+    """SGD or AdamW; weights decay, biases and the scales of normalisation do not."""
+    head_rate = config.head_learning_rate or config.learning_rate
+    groups = []
+    for part, rate in ((model.backbone, config.learning_rate), (model.head, head_rate)):
+        trained = [p for p in part.parameters() if p.requires_grad]
+        for decay, members in (
+            (config.weight_decay, [p for p in trained if p.ndim > 1]),
+            (0.0, [p for p in trained if p.ndim <= 1]),
+        ):
+            if members:
+                groups.append({"params": members, "lr": rate, "base_lr": rate, "weight_decay": decay})
+    if config.name == "adamw":
+        return torch.optim.AdamW(groups)
+    return torch.optim.SGD(groups, momentum=config.momentum)
+
+
+@contextmanager
+def batch_of_one(model: nn.Module, active: bool) -> Generator[None, None, None]:
+    """Let batch normalisation use its statistics while a batch has one picture, as one value has no variance."""
+    kinds = (nn.modules.batchnorm._BatchNorm,)
+    norms = [m for m in model.modules() if isinstance(m, kinds) and m.training] if active else []
+    for norm in norms:
+        norm.eval()
+    yield
+    for norm in norms:
+        norm.train()
