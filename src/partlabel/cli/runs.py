@@ -96,3 +96,7 @@ def demo(*, output: Output = Path("demo"), json: Json = False) -> None:
     Args:
         output: Folder for the scenes, the label tables, the runs and the picture.
     """
+    with reporting(json) as report:
+        from partlabel import demo as job
+
+        report({"output": str(output), **job.run(output)}, f"Written to {output}")
