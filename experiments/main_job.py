@@ -30,19 +30,17 @@ SEED = 0
 
 #: frozen backbone, average pooling, L2 that suits both proportions
 FROZEN = Config.preset("small").replace(validation=0.0)
-#: fine-tuning of everything at 160 px with AdamW
-TUNED = FROZEN.replace(
+#: fine-tuning of everything at 160 px with AdamW, from a head that was trained on the frozen backbone first
+START = FROZEN.replace(images__size=160, loss__name="bce")
+TUNED = START.replace(
     freeze="none",
-    images__size=160,
     model__dropout=0.2,
     optim__name="adamw",
-    optim__epochs=6,
+    optim__epochs=4,
     optim__batch_size=16,
-    optim__learning_rate=5e-4,
-    optim__head_learning_rate=5e-3,
+    optim__learning_rate=4e-4,
     optim__weight_decay=0.05,
-    optim__schedule="cosine",
-    optim__warmup=0.2,
+    optim__warmup=0.1,
 )
 #: the paper's setting (SGD, WELDON, batch 16, step schedule) at 128 px and with fewer epochs
 PAPER = Config.preset("paper").replace(
@@ -52,7 +50,7 @@ PAPER = Config.preset("paper").replace(
 
 def jobs() -> dict[str, tuple[float, Config]]:
     """Name of each job -> (proportion of known labels, configuration)."""
-    table: dict[str, tuple[float, Config]] = {"finetune-all": (1.0, TUNED)}
+    table: dict[str, tuple[float, Config]] = {"frozen-all-160px": (1.0, START), "finetune-all": (1.0, TUNED)}
     for name in ("bce", "partial-bce"):
         table[f"frozen-all-{name}"] = (1.0, FROZEN.replace(loss__name=name))
         table[f"frozen-10-{name}"] = (0.1, FROZEN.replace(loss__name=name))
@@ -80,6 +78,9 @@ def run_job(name: str, data: Path, out: Path) -> dict[str, Any]:
     if result.is_file():
         return json.loads(result.read_text())
     proportion, config = jobs()[name]
+    if name == "finetune-all":
+        run_job("frozen-all-160px", data, out)
+        config = config.replace(model__weights=str(out / "frozen-all-160px"))
     known, test = tables(data)
     if proportion < 1:
         known = simulate.partial(known, proportion, SEED)

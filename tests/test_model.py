@@ -153,3 +153,18 @@ def test_gradient_reaches_every_part():
     model(pictures(4)).sum().backward()
     assert all(p.grad is not None for p in model.parameters())
     assert dataclasses.asdict(model.config)["graph"]
+
+
+def test_starts_from_an_earlier_model(tmp_path):
+    first = build()
+    torch.nn.init.normal_(first.head.classifier.bias)
+    first.save(tmp_path)
+    again = Model(dataclasses.replace(first.config, weights=str(tmp_path), dropout=0.2), CLASSES, 64).eval()
+    assert again.preprocessing.size == 64
+    assert all(torch.equal(value, again.state_dict()[key]) for key, value in first.state_dict().items())
+    with_graph = Model(dataclasses.replace(first.config, weights=str(tmp_path), graph=True), CLASSES, 32)
+    assert torch.equal(with_graph.head.classifier.bias, first.head.classifier.bias)
+    with pytest.raises(UserError, match="other classes"):
+        Model(dataclasses.replace(first.config, weights=str(tmp_path)), CLASSES[::-1], 32)
+    with pytest.raises(UserError, match="another network"):
+        Model(dataclasses.replace(first.config, weights=str(tmp_path), stages=2), CLASSES, 32)

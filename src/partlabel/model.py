@@ -124,12 +124,16 @@ class Model(nn.Module):
         self.classes = tuple(classes)
         self.class_ids = None if class_ids is None else tuple(class_ids)
         self.thresholds = tuple(thresholds) if thresholds is not None else (0.0,) * len(self.classes)
-        net = create_backbone(config.backbone, config.weights, size)
+        start = Path(config.weights)
+        whole = config.weights not in ("auto", "none") and start.is_dir()
+        net = create_backbone(config.backbone, "none" if whole else config.weights, size)
         data = resolve_model_data_config(net)
         self.preprocessing = Preprocessing(size, tuple(data["mean"]), tuple(data["std"]))
         self.backbone = Backbone(net, size, config.stages)
         self.head = Head(self.backbone.channels, len(self.classes), config)
         self._set_pixels(self.preprocessing)
+        if whole:
+            self._start_from(start)
 
     def forward(self, images: Tensor, stage: int = 0) -> Tensor:
         """Scores of a batch.
@@ -231,6 +235,18 @@ class Model(nn.Module):
         except (OSError, SafetensorError, RuntimeError) as error:
             raise UserError(f"{folder / WEIGHTS_FILE}: is missing, damaged or of another model ({error})") from None
         return model.eval()
+
+    def _start_from(self, folder: Path) -> None:
+        """Take all weights of an earlier model of the same classes; its graph and ours may differ."""
+        other = Model.load(folder)
+        if other.classes != self.classes:
+            raise UserError(f"{folder}: the model to start from has other classes, or in another order")
+        ours, theirs = self.state_dict(), other.state_dict()
+        shared = {k: v for k, v in theirs.items() if not k.startswith("head.graph.") or k in ours}
+        wrong = [k for k, v in shared.items() if k not in ours or ours[k].shape != v.shape]
+        if wrong or other.config.backbone != self.config.backbone:
+            raise UserError(f"{folder}: the model to start from has another network", wrong)
+        self.load_state_dict(shared, strict=False)
 
     def _set_pixels(self, preprocessing: Preprocessing) -> None:
         """Pictures arrive as 0..255: one multiplication and one addition turn them into the backbone's input."""
