@@ -124,7 +124,7 @@ class Config:
             "model.k_min": 0 < self.model.k_min <= 1,
             "model.stages": self.model.stages is None or self.model.stages >= 1,
             "model.graph_hidden": self.model.graph_hidden is None or self.model.graph_hidden >= 1,
-            "model.graph_steps": self.model.graph_steps >= 0,
+            "model.graph_steps": self.model.graph_steps >= 1,
             "images.size": self.images.size >= 1,
             "images.max_pixels": self.images.max_pixels >= 1,
             "loss.p0": 0 < self.loss.p0 < 1,
@@ -165,7 +165,7 @@ class Config:
         if name == "small":
             return Config(
                 model=ModelConfig(pooling="average"),
-                optim=OptimConfig(epochs=20, batch_size=64, learning_rate=1.0, weight_decay=1.5e-3, schedule="cosine"),
+                optim=OptimConfig(epochs=20, batch_size=64, learning_rate=0.5, weight_decay=2e-3, schedule="cosine"),
                 freeze="all",
             )
         raise UserError(f"there is no preset {name!r}; the presets are: paper, small")

@@ -65,7 +65,10 @@ class Head(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.classifier = nn.Conv2d(channels, num_classes, kernel_size=1)
         self.pool = WeldonPool2d(config.k_max, config.k_min) if config.pooling == "weldon" else None
-        self.graph = LabelGraph(num_classes, config.graph_hidden, config.graph_steps) if config.graph else None
+        try:
+            self.graph = LabelGraph(num_classes, config.graph_hidden, config.graph_steps) if config.graph else None
+        except ValueError as error:
+            raise UserError(f"label graph: {error}") from None
 
     def forward(self, features: Tensor) -> Tensor:
         """Features (N, D, h, w), or (N, D, 1, 1) where they are averaged already, to scores (N, C)."""
