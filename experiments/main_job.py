@@ -21,8 +21,7 @@ import numpy as np
 import torch
 
 from partlabel import Config, LabelTable, Model, simulate, train
-from partlabel.metrics import evaluate
-from partlabel.scoring import predict
+from partlabel.scoring import measure
 from partlabel.storage import write_json
 
 RESULTS = Path(__file__).parent / "results" / "main_job"
@@ -89,8 +88,7 @@ def run_job(name: str, data: Path, out: Path) -> dict[str, Any]:
     summary = train(config, known, data / "images", run, resume=(run / "run.json").is_file())
     minutes = (time.perf_counter() - began) / 60
     model = Model.load(run, which="last")
-    scores = predict(model, [data / "images" / n for n in test.images.to_pylist()])
-    metrics = evaluate(scores, test.dense(), class_names=test.classes)
+    metrics = measure(model, test, data / "images")
     record = {
         "job": name,
         "known": proportion,

@@ -6,12 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from partlabel import predict
+from partlabel import LabelTable, predict
 from partlabel.config import ModelConfig
 from partlabel.errors import UserError
 from partlabel.images import load
 from partlabel.model import Model
-from partlabel.scoring import write_predictions
+from partlabel.scoring import measure, write_predictions
 from tests.pictures import make_pictures
 
 
@@ -78,3 +78,25 @@ def test_other_endings_are_refused(model, tmp_path):
     with pytest.raises(UserError, match=r"\.csv or \.parquet"):
         write_predictions(tmp_path / "p.xlsx", ["a"], SCORES[:1], model)
     assert not list(tmp_path.iterdir())
+
+
+def test_measure_uses_the_classes_of_the_table_and_the_thresholds_of_the_model(model, tmp_path):
+    make_pictures(tmp_path, 6)
+    names = [f"{i:03}.png" for i in range(6)]
+    scores = predict(model, [tmp_path / name for name in names])[:, 1]
+    model.thresholds = (0.0, float(np.sort(scores)[2]))
+    labels = np.where(np.argsort(np.argsort(scores)) >= 3, 1, -1).astype(np.int8)[:, None]
+    labels[0] = 0
+    measured = measure(model, LabelTable.from_dense(names, ["green"], labels), tmp_path)
+    assert measured.class_names == ("green",)
+    assert measured.mean_ap == 1.0
+    wrong = 0 if scores[0] == np.sort(scores)[2] else 1  # the threshold takes in one absent picture
+    assert int(measured.false_positive.sum()) == wrong
+    with pytest.raises(UserError, match="does not know 1"):
+        measure(model, LabelTable.from_dense(names, ["blue"], labels), tmp_path)
+
+
+def test_far_scores_give_no_warning(model, tmp_path, recwarn):
+    write_predictions(tmp_path / "p.csv", ["a"], np.array([[-1e4, 1e4]], np.float32), model)
+    assert not recwarn
+    assert "-10000,0,0" in (tmp_path / "p.csv").read_text()

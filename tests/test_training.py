@@ -147,7 +147,7 @@ def test_a_finished_run_is_neither_overwritten_nor_continued_with_other_things(t
     assert caught.value.offenders == ["config", "table"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("")
-    with pytest.raises(UserError, match="is not empty"):
+    with pytest.raises(UserError, match="is not an empty folder"):
         train(config, table, tmp_path / "pictures", tmp_path / "other")
 
 
@@ -194,6 +194,7 @@ def test_bad_pictures_stop_before_training_or_are_skipped(tmp_path, table):
     with pytest.raises(UserError, match="1 of 12 images missing") as caught:
         train(tiny_config(), table, tmp_path / "pictures", tmp_path / "run")
     assert caught.value.offenders == ["007.png"]
+    assert not (tmp_path / "run").exists(), "a corrected call must not find half a run"
     kept = table.select([i for i in range(12) if i != 7])
     with pytest.raises(UserError, match="2 of 11 pictures") as caught:
         train(tiny_config(), kept, tmp_path / "pictures", tmp_path / "run2")

@@ -14,10 +14,21 @@ from partlabel.errors import UserError
 from partlabel.metrics import Metrics
 from partlabel.storage import write_json, write_text
 
+_MARKER = "run.json"
 
-def open_run(run: Path, identity: dict[str, Any], resume: bool, first: bool) -> bool:
-    """Make the run folder, or check that a run to resume is the same run; True where there is one."""
-    marker = run / "run.json"
+
+def is_started(run: Path, identity: dict[str, Any], resume: bool) -> bool:
+    """Whether the folder holds this run already.
+
+    Args:
+        run: the run folder.
+        identity: what makes two runs the same, as plain values.
+        resume: the user wants to go on with it.
+
+    Raises:
+        UserError: it holds a run that is not to be resumed or another one, or other files.
+    """
+    marker = run / _MARKER
     if marker.is_file():
         if not resume:
             raise UserError(f"{run}: holds a run already; resume it or choose another folder")
@@ -26,13 +37,19 @@ def open_run(run: Path, identity: dict[str, Any], resume: bool, first: bool) -> 
         if changed:
             raise UserError(f"{run}: cannot be resumed, as other things than then are given", changed)
         return True
-    if run.is_dir() and any(run.iterdir()):
-        raise UserError(f"{run}: is not empty and holds no run")
-    if first:
-        run.mkdir(parents=True, exist_ok=True)
-        Config.from_dict(identity["config"]).write(run / "config.toml")
-        write_json(marker, identity)
+    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+        raise UserError(f"{run}: is not an empty folder and holds no run")
     return False
+
+
+def create_run(run: Path, identity: dict[str, Any]) -> None:
+    """Make the folder and write what the run is: ``run.json`` and ``config.toml``."""
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{run}: cannot be made ({error.strerror})") from None
+    Config.from_dict(identity["config"]).write(run / "config.toml")
+    write_json(run / _MARKER, identity)
 
 
 def headline(metrics: Metrics) -> dict[str, Any]:

@@ -15,12 +15,16 @@ import torch
 from numpy.typing import NDArray
 
 from partlabel.errors import UserError
-from partlabel.images import ImageDataset, make_loader
+from partlabel.images import ImageDataset, check, make_loader, resolve
+from partlabel.labels import LabelTable
+from partlabel.metrics import Accumulator, Metrics
 from partlabel.model import Model
 from partlabel.progress import Reporter
 from partlabel.storage import replacing
 
 _BATCH = 64
+#: rows of labels made dense at once
+_ROWS = 8192
 
 
 def predict(
@@ -62,6 +66,35 @@ def predict(
     return scores
 
 
+def measure(model: Model, table: LabelTable, folder: str | os.PathLike[str]) -> Metrics:
+    """Metrics of a model on the known labels of a table, over the classes of the table, at the model's thresholds.
+
+    Args:
+        model: the classifier.
+        table: labels; its classes are among the model's, its image names are files in ``folder``.
+        folder: the folder of the pictures.
+
+    Raises:
+        UserError: the model lacks classes of the table, no label is known, or pictures are missing or cannot be read.
+    """
+    strange = [name for name in table.classes if name not in set(model.classes)]
+    if strange:
+        raise UserError(f"the model does not know {len(strange)} of the {table.num_classes} classes", strange)
+    names = [name for name in model.classes if name in set(table.classes)]
+    columns = [model.classes.index(name) for name in names]
+    table = table.select_classes(names).select(np.flatnonzero(np.diff(table.indptr)))
+    if not table.num_images:
+        raise UserError("no label of the table is known, so there is nothing to measure on")
+    paths = resolve(table.images, folder)
+    check(paths).raise_if_bad()
+    scores = predict(model, paths)
+    found = Accumulator(len(names), names)
+    for start in range(0, len(paths), _ROWS):
+        rows = slice(start, min(start + _ROWS, len(paths)))
+        found.update(scores[rows][:, columns], table.dense(rows))
+    return found.compute(thresholds=np.asarray(model.thresholds)[columns])
+
+
 def write_predictions(
     path: str | os.PathLike[str], names: Sequence[str], scores: NDArray[np.float32], model: Model
 ) -> None:
@@ -81,7 +114,7 @@ def write_predictions(
         UserError: another ending, or the file cannot be written.
     """
     target = Path(path)
-    probabilities = 1 / (1 + np.exp(-scores.astype(np.float64)))
+    probabilities = 0.5 * (1 + np.tanh(0.5 * scores.astype(np.float64)))
     present = scores >= np.asarray(model.thresholds, np.float32)
     count = scores.shape[1]
     if target.suffix == ".csv":

@@ -26,7 +26,7 @@ from partlabel.model import Model, copy_model
 from partlabel.optimization import batch_of_one, build_loss, build_optimizer
 from partlabel.preparation import Prepared, check_labels, prepare
 from partlabel.progress import Reporter
-from partlabel.run_folder import epoch_line, headline, open_run, write_history
+from partlabel.run_folder import create_run, epoch_line, headline, is_started, write_history
 from partlabel.schedule import epoch_batches, learning_rate_factor
 from partlabel.storage import write_json, write_text
 
@@ -87,8 +87,7 @@ class _Training:
         self.report = Reporter(quiet=not self.first)
         self.checkpoints = Checkpoints(run / "checkpoints")
         identity = {"config": config.to_dict(), "table": table.content_hash()}
-        self.started = open_run(run, identity, resume, self.first)
-        self.fabric.barrier()
+        self.started = is_started(run, identity, resume)
         prepared = prepare(table, images, config.images, config.workers, self.report)
         self._split(prepared, images, validation)
         torch.manual_seed(config.seed)
@@ -100,6 +99,10 @@ class _Training:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._open_sources(prepared)
         self.loss = build_loss(config.loss)
+        if self.first:  # only now, so that no mistake of the user leaves half a run behind
+            create_run(run, identity)
+            self._write_inputs()
+        self.fabric.barrier()
 
     def _split(self, prepared: Prepared, images: Path, validation: LabelTable | None) -> None:
         """Rows to train and to validate on. A row without a known label gives no gradient and is left out."""
@@ -119,18 +122,20 @@ class _Training:
         self.skipped = prepared.skipped + (self.validation.skipped if self.validation else [])
         self.without_labels = int(len(rows) - known.sum())
         self.animated = prepared.animated
-        if self.first:
-            everything.select(rows).write_parquet(self.run / "labels.parquet")
-            if self.validation or len(self.held_out):
-                held = self.validation.table if self.validation else everything.select(self.held_out)
-                held.write_parquet(self.run / "validation.parquet")
-            if self.skipped:
-                write_text(self.run / "skipped.txt", "".join(f"{name}: {why}\n" for name, why in self.skipped))
+        self.split_rows = rows
         self.report.line(
             f"{len(self.train_rows)} images to train on, "
             f"{self.validation.table.num_images if self.validation else len(self.held_out)} to validate on, "
             f"{self.without_labels} without a known label, {len(self.skipped)} skipped"
         )
+
+    def _write_inputs(self) -> None:
+        self.table.select(self.split_rows).write_parquet(self.run / "labels.parquet")
+        if self.validation or len(self.held_out):
+            held = self.validation.table if self.validation else self.table.select(self.held_out)
+            held.write_parquet(self.run / "validation.parquet")
+        if self.skipped:
+            write_text(self.run / "skipped.txt", "".join(f"{name}: {why}\n" for name, why in self.skipped))
 
     def _open_sources(self, prepared: Prepared) -> None:
         config = self.config

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from partlabel.cli.output import Json, reporting
 from partlabel.errors import UserError
-
-if TYPE_CHECKING:
-    from partlabel.labels import LabelTable
-    from partlabel.metrics import Metrics
-    from partlabel.model import Model
-
-#: rows of labels made dense at once
-CHUNK = 8192
 
 
 def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) -> None:
@@ -34,43 +26,14 @@ def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) ->
     with reporting(json) as report:
         from partlabel.labels import LabelTable
         from partlabel.model import Model
+        from partlabel.scoring import measure
 
         model, table = Model.load(run), LabelTable.read_parquet(labels)
-        measured = _measure(model, table, images)
+        measured = measure(model, table, images)
         report(
             {"run": str(run), "labels": str(labels), **measured.to_dict()},
             measured.table(classes=max(len(measured.class_names), 1)),
         )
-
-
-def _measure(model: Model, table: LabelTable, folder: Path) -> Metrics:
-    """Score the pictures of a table and compare with its known labels, over the classes of the table.
-
-    Raises:
-        UserError: the model lacks classes of the table, no label is known, or pictures are missing or cannot be read.
-    """
-    import numpy as np
-
-    from partlabel.images import check, resolve
-    from partlabel.metrics import Accumulator
-    from partlabel.scoring import predict as score
-
-    strange = [name for name in table.classes if name not in set(model.classes)]
-    if strange:
-        raise UserError(f"the model does not know {len(strange)} of the {table.num_classes} classes", strange)
-    names = [name for name in model.classes if name in set(table.classes)]
-    columns = [model.classes.index(name) for name in names]
-    table = table.select_classes(names).select(np.flatnonzero(np.diff(table.indptr)))
-    if not table.num_images:
-        raise UserError("no label of the table is known, so there is nothing to measure on")
-    paths = resolve(table.images, folder)
-    check(paths).raise_if_bad()
-    scores = score(model, paths)
-    found = Accumulator(len(names), names)
-    for start in range(0, len(paths), CHUNK):
-        rows = slice(start, min(start + CHUNK, len(paths)))
-        found.update(scores[rows][:, columns], table.dense(rows))
-    return found.compute(thresholds=np.asarray(model.thresholds)[columns])
 
 
 def predict(
