@@ -1,4 +1,4 @@
-"""The main job on real photographs: frozen and fine-tuned, all labels known and 10 % known, BCE and partial-BCE.
+"""The main job on real photographs: fine-tuned with all labels known, and with 10 % by BCE and partial-BCE.
 
     python -m experiments.main_job JOB [JOB ...] --data ../shared/data/coco-mini --out runs
 
@@ -41,19 +41,18 @@ TUNED = START.replace(
     optim__weight_decay=0.05,
     optim__warmup=0.1,
 )
-#: the paper's setting (SGD, WELDON, batch 16, step schedule) at 128 px and with fewer epochs
+#: the paper's setting (SGD, WELDON, batch 16, rate divided by 10 late), shortened: 128 px, 3 epochs, 3,000 pictures
 PAPER = Config.preset("paper").replace(
-    model__backbone="tf_efficientnet_lite0", images__size=128, optim__epochs=4, optim__step_after=[3], validation=0.0
+    model__backbone="tf_efficientnet_lite0", images__size=128, optim__epochs=3, optim__step_after=[2]
 )
+PAPER_PICTURES, CHECK_PICTURES = 3000, 500
 
 
 def jobs() -> dict[str, tuple[float, Config]]:
     """Name of each job -> (proportion of known labels, configuration)."""
     table: dict[str, tuple[float, Config]] = {"frozen-all-160px": (1.0, START), "finetune-all": (1.0, TUNED)}
     for name in ("bce", "partial-bce"):
-        table[f"frozen-all-{name}"] = (1.0, FROZEN.replace(loss__name=name))
-        table[f"frozen-10-{name}"] = (0.1, FROZEN.replace(loss__name=name))
-        for rate in (0.01, 0.03, 0.1, 0.3):
+        for rate in (0.01, 0.05, 0.1):
             table[f"finetune-10-{name}-lr{rate}"] = (0.1, PAPER.replace(loss__name=name, optim__learning_rate=rate))
     return table
 
@@ -81,11 +80,13 @@ def run_job(name: str, data: Path, out: Path) -> dict[str, Any]:
         run_job("frozen-all-160px", data, out)
         config = config.replace(model__weights=str(out / "frozen-all-160px"))
     known, test = tables(data)
-    if proportion < 1:
-        known = simulate.partial(known, proportion, SEED)
+    check = None
+    if proportion < 1:  # the rate is chosen on other pictures of the training part
+        check = known.select(slice(PAPER_PICTURES, PAPER_PICTURES + CHECK_PICTURES))
+        known = simulate.partial(known.select(slice(0, PAPER_PICTURES)), proportion, SEED)
     run = out / name
     began = time.perf_counter()
-    summary = train(config, known, data / "images", run, resume=(run / "run.json").is_file())
+    summary = train(config, known, data / "images", run, validation=check, resume=(run / "run.json").is_file())
     minutes = (time.perf_counter() - began) / 60
     model = Model.load(run, which="last")
     metrics = measure(model, test, data / "images")
@@ -97,6 +98,7 @@ def run_job(name: str, data: Path, out: Path) -> dict[str, Any]:
         "map80": 100 * metrics.mean_ap,
         "map18": 100 * float(np.nanmean(metrics.average_precision[:18])),
         **{k: 100 * float(getattr(metrics, k)) for k in ("zero_one", "macro_f1", "micro_f1")},
+        "validation": summary["last"]["validation"],
         "train_minutes": minutes,
         "epoch_seconds": summary["last"]["seconds"],
         "images_per_second": summary["last"]["images_per_second"],
