@@ -274,8 +274,10 @@ def test_module_and_function_agree() -> None:
         ({"gamma": -1e6}, "overflows"),
         ({"alpha": 1.0}, "together"),
         ({"alpha": math.inf, "beta": 0.0}, "finite"),
-        ({"alpha": 2.0, "beta": -1.0}, "negative at p = 0.25"),
-        ({"gamma": -1.0, "value": 0.5, "p0": 0.5}, "negative at p = 0.25"),
+        ({"alpha": 2.0, "beta": -1.0}, "is -0.5 at p = 0.25"),
+        ({"gamma": -1.0, "value": 0.5, "p0": 0.5}, "is -0.5 at p = 0.25"),
+        ({"gamma": -800.0, "p0": 0.5}, "is inf at p = 0.25"),
+        ({"alpha": 1.0, "beta": -2.0, "gamma": -1.0}, "is -1 at p = 1;"),
         ({"reduction": "none"}, "reduction"),
     ],
 )

@@ -17,6 +17,8 @@ from torch.autograd.function import once_differentiable
 
 #: share of the 8-label words that hold a known label, below which picking out the known ones is faster than using all
 SPARSE_WORDS = 0.35
+#: weights above this overflow in float32 once multiplied by a loss
+LARGEST_G = 1e30
 #: wrong labels that an error lists
 SHOWN = 20
 
@@ -89,7 +91,7 @@ def partial_bce(
 
     Raises:
         ValueError: labels outside {1, -1, 0} (each with row, class and value), shapes that differ, no class, gamma = 0,
-            g negative for a possible proportion, another reduction.
+            g negative or not finite for a possible proportion, another reduction.
 
     Warns:
         UserWarning: labels of several rows hold a 1 and no -1, as a 0/1 target does.
@@ -148,11 +150,15 @@ def _constants(
 
 
 def _check_g(constants: tuple[float, float, float], classes: int) -> None:
-    """Refuse a g that is negative somewhere on [1/C, 1]; it is monotone, so that the two ends decide."""
+    """Refuse a g that is negative or too large somewhere on [1/C, 1]; it is monotone, so that the two ends decide."""
     alpha, beta, gamma = constants
     for p in (1 / classes, 1.0):
-        if alpha * p**gamma + beta < -1e-12:
-            raise ValueError(f"g(p) = {alpha:g} p^{gamma:g} + {beta:g} is negative at p = {p:g}: the loss would be too")
+        try:
+            g = alpha * p**gamma + beta
+        except OverflowError:
+            g = math.inf
+        if not -1e-12 <= g <= LARGEST_G:
+            raise ValueError(f"g(p) = {alpha:g} p^{gamma:g} + {beta:g} is {g:g} at p = {p:g}; it has to be >= 0 and finite")
 
 
 def _checked(labels: Tensor) -> Tensor:
@@ -233,7 +239,7 @@ def _on_known(
     row = torch.div(index, classes, rounding_mode="floor")
     known = torch.bincount(row, minlength=rows).to(scores.dtype)
     weight = _weights(known, classes, constants, divisor).index_select(0, row)
-    wrong = scores.reshape(-1).gather(0, index).mul_(minus_y)
+    wrong = scores.reshape(-1).index_select(0, index).mul_(minus_y)
     loss = _softplus(wrong).dot(weight)
     return loss, torch.sigmoid(wrong).mul_(weight).mul_(minus_y), index
 
