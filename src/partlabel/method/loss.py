@@ -158,7 +158,9 @@ def _check_g(constants: tuple[float, float, float], classes: int) -> None:
         except OverflowError:
             g = math.inf
         if not -1e-12 <= g <= LARGEST_G:
-            raise ValueError(f"g(p) = {alpha:g} p^{gamma:g} + {beta:g} is {g:g} at p = {p:g}; it has to be >= 0 and finite")
+            raise ValueError(
+                f"g(p) = {alpha:g} p^{gamma:g} + {beta:g} is {g:g} at p = {p:g}; it has to be >= 0 and finite"
+            )
 
 
 def _checked(labels: Tensor) -> Tensor:
