@@ -1,3 +1,6 @@
+import threading
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -101,13 +104,51 @@ def test_killed_while_filling_goes_on(model, tmp_path, monkeypatch):
     assert seen[0] == 34, "16 batches of 2 were stored"
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "other"))
     assert np.array_equal(resumed.array, open_(model, 5, paths).array)
-    assert sorted(p.suffix for p in (tmp_path / "cache").iterdir()) == [".npy"]
+    assert sorted(p.suffix for p in (tmp_path / "cache").iterdir()) == [".lock", ".npy"]
 
 
-def test_full_disk_is_one_sentence(model, paths, monkeypatch):
+def test_full_disk_is_one_sentence_or_no_cache_of_pixels(model, paths, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
     with pytest.raises(UserError, match="set PARTLABEL_CACHE"):
         open_(model, 5, paths)
+    assert isinstance(open_(model, 0, paths), Files)
+
+
+def test_two_runs_fill_one_cache(model, tmp_path, monkeypatch):
+    """The second waits for the first instead of writing into its file."""
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
+    make_pictures(tmp_path / "pictures", 20)
+    paths = sorted((tmp_path / "pictures").iterdir())
+    monkeypatch.setattr("partlabel.features._BATCH", 2)
+    inside, filled, second = threading.Event(), [], []
+
+    def slow(done, total):
+        filled.append(done)
+        inside.set()
+        time.sleep(0.02)
+
+    other = threading.Thread(
+        target=lambda: second.append(open_(model, 5, paths, progress=lambda d, t: filled.append(0)))
+    )
+    first = threading.Thread(target=lambda: second.append(open_(model, 5, paths, progress=slow)))
+    first.start()
+    inside.wait(30)
+    other.start()
+    first.join()
+    other.join()
+    assert filled == list(range(2, 21, 2)), "filled once"
+    assert np.array_equal(second[0].array, second[1].array)
+    assert np.abs(second[0].array).reshape(20, -1).sum(1).all()
+
+
+def test_count_of_a_file_that_is_gone_is_not_trusted(model, paths, tmp_path):
+    whole = open_(model, 5, paths)
+    path = next((tmp_path / "cache").glob("*.npy"))
+    expected = np.array(whole.array)
+    path.unlink()
+    path.with_suffix(".done").write_text("6")
+    assert np.array_equal(open_(model, 5, paths).array, expected)
+    assert not path.with_suffix(".done").exists()
 
 
 def test_values_beyond_half_precision_are_refused(model, paths):

@@ -148,11 +148,21 @@ def test_first_stages_only():
     assert not any("layer3" in name for name, _ in cut.named_parameters())
 
 
-def test_gradient_reaches_every_part():
-    model = build(graph=True).train()
-    model(pictures(4)).sum().backward()
-    assert all(p.grad is not None for p in model.parameters())
-    assert dataclasses.asdict(model.config)["graph"]
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_gradient_reaches_every_parameter(backbone):
+    """Also what several processes need: a parameter without a gradient stops them."""
+    size = 160 if backbone == "test_vit" else 64
+    model = build(backbone, size, graph=True).train()
+    model(pictures(4, size)).sum().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+def test_unknown_backbones_run_once(monkeypatch):
+    model, calls = build("test_vit", 160), []
+    block = model.backbone.net.blocks[0]
+    monkeypatch.setattr(block, "forward", lambda x, *a, _f=block.forward, **k: calls.append(1) or _f(x, *a, **k))
+    model(pictures(size=160))
+    assert len(calls) == 1
 
 
 def test_starts_from_an_earlier_model(tmp_path):

@@ -106,8 +106,10 @@ class _Stage:
 def _parts(net: nn.Module) -> list[Callable[[Tensor], Tensor]]:
     if isinstance(net, (EfficientNet, MobileNetV3)):
         parts = [_Stage(net.conv_stem, net.bn1), *(_Stage(block) for block in net.blocks)]
-        if isinstance(net, EfficientNet):  # MobileNetV3 has its last convolution after the pooling
+        if isinstance(net, EfficientNet):
             parts.append(_Stage(net.conv_head, net.bn2))
+        else:  # MobileNetV3 has its last convolution after the pooling
+            net.conv_head, net.norm_head = nn.Identity(), nn.Identity()
         return list(parts)
     if isinstance(net, ResNet):
         stem = _Stage(net.conv1, net.bn1, net.act1, net.maxpool)
@@ -115,6 +117,7 @@ def _parts(net: nn.Module) -> list[Callable[[Tensor], Tensor]]:
     if isinstance(net, ConvNeXt):
         stages = [_Stage(stage) for stage in net.stages]
         stages[-1].modules.append(net.norm_pre)
+        net.head = nn.Identity()
         return [_Stage(net.stem), *stages]
     return [_Whole(net)]
 
@@ -122,20 +125,26 @@ def _parts(net: nn.Module) -> list[Callable[[Tensor], Tensor]]:
 class _Whole:
     """A model without known stages: its final map, from the features themselves or from its intermediates."""
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, net: Any) -> None:
         self.net = net
-        self.channels: int = net.num_features  # type: ignore[assignment]
+        self.kind: str | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        out = self.net.forward_features(x)  # type: ignore[operator]
-        if out.ndim == 4 and out.shape[1] == self.channels:
-            return out
-        if out.ndim == 4 and out.shape[3] == self.channels:
-            return out.permute(0, 3, 1, 2)
-        if not hasattr(self.net, "forward_intermediates"):
-            raise UserError(f"the backbone {type(self.net).__name__} gives no spatial map")
-        maps = self.net.forward_intermediates(x, indices=1, norm=True, intermediates_only=True)  # type: ignore[operator]
-        return maps[-1]
+        if self.kind is None:
+            self.kind = self._kind_of(self.net.forward_features(x))
+        if self.kind == "intermediates":
+            return self.net.forward_intermediates(x, indices=1, norm=True, intermediates_only=True)[-1]
+        out = self.net.forward_features(x)
+        return out if self.kind == "channels first" else out.permute(0, 3, 1, 2)
+
+    def _kind_of(self, out: Tensor) -> str:
+        if out.ndim == 4 and out.shape[1] == self.net.num_features:
+            return "channels first"
+        if out.ndim == 4 and out.shape[3] == self.net.num_features:
+            return "channels last"
+        if hasattr(self.net, "forward_intermediates"):
+            return "intermediates"
+        raise UserError(f"the backbone {type(self.net).__name__} gives no spatial map")
 
 
 def _unused(net: nn.Module, parts: list[Callable[[Tensor], Tensor]]) -> list[str]:

@@ -31,10 +31,19 @@ class Checkpoints:
         return [path for match, path in sorted(((m, p) for m, p in found if m), key=lambda item: int(item[0][1]))]
 
     def save(self, epoch: int, state: dict[str, Any]) -> None:
-        """Write the state after ``epoch`` epochs and remove all but the newest two."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with replacing(self.folder / f"epoch-{epoch}.pt") as temporary:
-            torch.save(state, temporary)
+        """Write the state after ``epoch`` epochs and remove all but the newest two.
+
+        Raises:
+            UserError: the disk is full or refuses; the earlier checkpoints stay.
+        """
+        target = self.folder / f"epoch-{epoch}.pt"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with replacing(target) as temporary:
+                torch.save(state, temporary)
+        except (OSError, RuntimeError) as error:
+            text = str(error).splitlines()[0]
+            raise UserError(f"{target}: cannot be written ({text}); resume when there is room") from error
         for old in self.files()[:-_KEPT]:
             old.unlink()
 

@@ -101,7 +101,7 @@ class Config:
     loss: LossConfig = field(default_factory=LossConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     #: "none", "all" (the whole backbone), or the number of stages that stay as they are
-    freeze: str = "none"
+    freeze: str | int = "none"
     #: share of the images held out of the training table to validate on; 0 validates on nothing
     validation: float = 0.1
     #: unknown labels are taken as absent; stored, and shown wherever the run is reported
@@ -137,7 +137,9 @@ class Config:
             "optim.weight_decay": self.optim.weight_decay >= 0,
             "optim.warmup": self.optim.warmup >= 0,
             "optim.clip_norm": self.optim.clip_norm is None or self.optim.clip_norm > 0,
-            "freeze": self.freeze in ("none", "all") or self.freeze.isdecimal(),
+            "freeze": self.freeze in ("none", "all") or str(self.freeze).isdecimal(),
+            "optim.step_factor": self.optim.step_factor > 0,
+            "loss.value": self.loss.value > 0,
             "validation": 0 <= self.validation < 1,
             "workers": self.workers is None or self.workers >= 0,
         }
@@ -186,6 +188,8 @@ class Config:
         document = self.to_dict()
         for name, value in changes.items():
             part, _, leaf = name.partition("__")
+            if leaf and not isinstance(document.get(part), dict):
+                raise UserError("configuration: unknown settings", [f"{part}.{leaf}"])
             place = document[part] if leaf else document
             place[leaf or part] = value
         return Config.from_dict(document)

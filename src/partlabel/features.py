@@ -6,11 +6,13 @@ name made of everything it depends on: weights, preprocessing and the bytes of t
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,11 @@ from partlabel.images import ImageDataset, content_hash, make_loader
 from partlabel.model import Model
 from partlabel.storage import write_text
 
+try:
+    import fcntl
+except ImportError:  # not on Windows, where two runs should not fill the same cache
+    fcntl = None
+
 Progress = Callable[[int, int], None]
 #: pictures are stored decoded up to this size; above it they are decoded anew in each epoch
 PIXEL_CACHE_LIMIT = 8 * 2**30
@@ -34,7 +41,9 @@ def cache_folder() -> Path:
     """Where stored features lie: ``$PARTLABEL_CACHE``, else ``partlabel`` in the user's cache folder."""
     if "PARTLABEL_CACHE" in os.environ:
         return Path(os.environ["PARTLABEL_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "partlabel"
+    if "XDG_CACHE_HOME" in os.environ:
+        return Path(os.environ["XDG_CACHE_HOME"]) / "partlabel"
+    return Path("~/.cache/partlabel").expanduser()
 
 
 class Source:
@@ -42,11 +51,9 @@ class Source:
 
     Attributes:
         stage: the stage of the backbone that the batches go into; 0 are pictures.
-        num_images: N.
     """
 
     stage: int
-    num_images: int
 
     def batches(self, rows: Sequence[NDArray[np.int64]], flips: Sequence[NDArray[np.bool_]] | None) -> Iterator[Tensor]:
         """Give one tensor for each array of row numbers, mirrored where ``flips`` says so, in order."""
@@ -62,7 +69,6 @@ class Stored(Source):
     def __init__(self, array: NDArray[Any], stage: int) -> None:
         self.array = array
         self.stage = stage
-        self.num_images = len(array)
 
     def batches(self, rows: Sequence[NDArray[np.int64]], flips: Sequence[NDArray[np.bool_]] | None) -> Iterator[Tensor]:
         """See :meth:`Source.batches`; features come as float32."""
@@ -82,7 +88,6 @@ class Files(Source):
     def __init__(self, images: ImageDataset, workers: int) -> None:
         self.images = images
         self.workers = workers
-        self.num_images = len(images)
 
     def batches(self, rows: Sequence[NDArray[np.int64]], flips: Sequence[NDArray[np.bool_]] | None) -> Iterator[Tensor]:
         """See :meth:`Source.batches`."""
@@ -132,9 +137,28 @@ def open_source(
         return Files(images, workers)
     key = _key(model, stage, paths, flip)
     target = cache_folder() / f"{key}.npy"
-    if not target.is_file():
-        _fill(target, model, stage, images, flip, workers, device, progress)
+    try:
+        with _only_one(target):
+            if not target.is_file():
+                _fill(target, model, stage, images, flip, workers, device, progress)
+    except OSError as error:
+        if stage == 0:  # storing pixels only saves time
+            return Files(images, workers)
+        raise UserError(
+            f"the features of the frozen part cannot be stored in {target.parent} ({error.strerror}); "
+            "set PARTLABEL_CACHE to a folder with room, or freeze fewer stages"
+        ) from error
     return Stored(np.load(target, mmap_mode="r"), stage)
+
+
+@contextmanager
+def _only_one(target: Path) -> Generator[None, None, None]:
+    """Let one process fill a file of the cache; others that want the same one wait, then find it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(target.with_suffix(".lock"), "w") as lock:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _key(model: Model, stage: int, paths: Sequence[Path], flip: bool) -> str:
@@ -164,23 +188,19 @@ def _fill(
     progress: Progress | None,
 ) -> None:
     """Compute the array; a killed run goes on where it stopped, and the name appears only when all is there."""
-    target.parent.mkdir(parents=True, exist_ok=True)
     partial, done_file = target.with_suffix(".partial"), target.with_suffix(".done")
-    shape = (len(images), *_row_shape(model, stage, flip))
     kind = np.float16 if stage else np.uint8
-    needed = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
-    done = int(done_file.read_text()) if done_file.is_file() and partial.is_file() else 0
-    free = shutil.disk_usage(target.parent).free
-    if not done and needed > free:
-        raise UserError(
-            f"the features need {needed / 2**30:.1f} GiB in {target.parent}, which has {free / 2**30:.1f} GiB free; "
-            "set PARTLABEL_CACHE to another folder, or freeze fewer stages"
-        )
-    mode = "r+" if done else "w+"
-    array = np.lib.format.open_memmap(partial, mode, None if done else kind, None if done else shape)
-    rows = [np.arange(a, min(a + _BATCH, len(images))) for a in range(done, len(images), _BATCH)]
     was_training = model.training
     model.eval()
+    shape = (len(images), *_row_shape(model, stage, flip))
+    done = int(done_file.read_text()) if done_file.is_file() and partial.is_file() else 0
+    needed = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
+    if not done and needed > shutil.disk_usage(target.parent).free:
+        raise OSError(errno.ENOSPC, f"{needed / 2**30:.1f} GiB are needed")
+    if not done:
+        done_file.unlink(missing_ok=True)
+    array = np.lib.format.open_memmap(partial, "r+" if done else "w+", None if done else kind, None if done else shape)
+    rows = [np.arange(a, min(a + _BATCH, len(images))) for a in range(done, len(images), _BATCH)]
     with torch.inference_mode():
         loader = make_loader(images, [batch.tolist() for batch in rows], workers)
         for batch, (pixels, _) in zip(rows, loader, strict=True):
@@ -192,8 +212,8 @@ def _fill(
                 write_text(done_file, str(int(batch[-1]) + 1))
     model.train(was_training)
     array.flush()
-    os.replace(partial, target)
     done_file.unlink(missing_ok=True)
+    os.replace(partial, target)
 
 
 def _row_shape(model: Model, stage: int, flip: bool) -> tuple[int, ...]:
@@ -202,7 +222,7 @@ def _row_shape(model: Model, stage: int, flip: bool) -> tuple[int, ...]:
         return (3, size, size)
     device = model.pixel_scale.device
     with torch.inference_mode():
-        out = model.eval().features(torch.zeros(1, 3, size, size, device=device), stage)
+        out = model.features(torch.zeros(1, 3, size, size, device=device), stage)
     return (2 if flip else 1, *out.shape[1:])
 
 

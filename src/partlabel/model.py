@@ -76,9 +76,9 @@ class Head(nn.Module):
             features = features.mean((2, 3), keepdim=True)
         weight, bias = self.classifier.weight, self.classifier.bias
         if not (self.training and self.dropout.p):
-            # standardising folds into the convolution, which saves a pass over the map
+            # standardising folds into the convolution, which saves a pass over the map; folded in full precision
             weight = weight * self.scale[:, None, None]
-            bias = bias - weight.flatten(1) @ self.shift  # type: ignore[operator]
+            bias = bias - (weight.flatten(1) * self.shift).sum(1)  # type: ignore[operator]
             maps = nn.functional.conv2d(features, weight, bias)
         else:
             standard = (features - self.shift[:, None, None]) * self.scale[:, None, None]
@@ -91,7 +91,7 @@ class Head(nn.Module):
 
         Args:
             mean: (D,) per channel.
-            std: (D,) per channel; channels that never change (std 0) stay as they are.
+            std: (D,) per channel; channels that never change (std 0) are only shifted.
         """
         self.shift.copy_(mean)
         self.scale.copy_(torch.where(std > 0, 1 / std.clamp_min(torch.finfo(std.dtype).tiny), 1.0))
@@ -135,8 +135,9 @@ class Model(nn.Module):
         self.backbone = Backbone(net, size, config.stages)
         self.head = Head(self.backbone.channels, len(self.classes), config)
         self._set_pixels(self.preprocessing)
-        if whole:
-            self._start_from(start)
+        self.started_from = start if whole else None
+        if self.started_from:
+            self._start_from(self.started_from)
 
     def forward(self, images: Tensor, stage: int = 0) -> Tensor:
         """Scores of a batch.
@@ -176,13 +177,20 @@ class Model(nn.Module):
             parameter.requires_grad_(False)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the model as a folder: ``model.safetensors`` and ``model.toml``, whole or not at all."""
+        """Write the model as a folder: ``model.safetensors`` and ``model.toml``, each whole or not at all.
+
+        Raises:
+            UserError: the disk is full or refuses.
+        """
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        with replacing(folder / WEIGHTS_FILE) as temporary:
-            state = {key: value.detach().cpu().contiguous() for key, value in self.state_dict().items()}
-            save_file(state, temporary)
-        write_text(folder / DESCRIPTION_FILE, to_toml(self.describe()))
+        state = {key: value.detach().cpu().contiguous() for key, value in self.state_dict().items()}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with replacing(folder / WEIGHTS_FILE) as temporary:
+                save_file(state, temporary)
+            write_text(folder / DESCRIPTION_FILE, to_toml(self.describe()))
+        except (OSError, SafetensorError) as error:
+            raise UserError(f"{folder}: the model cannot be written ({error})") from error
 
     def describe(self) -> dict[str, Any]:
         """All but the weights, as nested plain values."""

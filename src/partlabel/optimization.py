@@ -14,18 +14,18 @@ from partlabel.method.loss import PartialBCE
 from partlabel.model import Model
 
 
-def build_loss(config: LossConfig) -> nn.Module:
+def build_loss(config: LossConfig, num_classes: int) -> nn.Module:
     """The loss as a sum over the rows of a batch; the caller divides, as its rows may be a share of the batch.
 
     Raises:
         UserError: no g has the wanted values.
     """
-    if config.name == "bce":
-        return PartialBCE(value=1.0, reduction="sum")
     try:
-        return PartialBCE(config.gamma, config.p0, config.value, reduction="sum")
+        loss = PartialBCE(config.gamma, config.p0, 1.0 if config.name == "bce" else config.value, reduction="sum")
+        loss(torch.zeros(1, num_classes), torch.zeros(1, num_classes, dtype=torch.int8))  # checks g on all proportions
     except ValueError as error:
         raise UserError(f"loss: {error}") from None
+    return loss
 
 
 def build_optimizer(model: Model, config: OptimConfig) -> torch.optim.Optimizer:
@@ -52,6 +52,8 @@ def batch_of_one(model: nn.Module, active: bool) -> Generator[None, None, None]:
     norms = [m for m in model.modules() if isinstance(m, kinds) and m.training] if active else []
     for norm in norms:
         norm.eval()
-    yield
-    for norm in norms:
-        norm.train()
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.train()

@@ -7,6 +7,7 @@ import json
 import os
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,14 +98,19 @@ def _checked(
     """The check of the pictures; files that passed before and have the same size and time are not decoded again."""
     digest = hashlib.blake2b(str(config.max_pixels).encode(), digest_size=16)
     for path in paths:
-        stat = path.stat()
-        digest.update(f"{path.resolve()}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
+        try:
+            stat = path.stat()
+        except OSError:  # a link to nothing; the check says so
+            digest.update(os.urandom(8))
+            continue
+        digest.update(os.fsencode(path.resolve()) + f"\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
     passed = cache_folder() / "checked" / f"{digest.hexdigest()}.json"
     if passed.is_file():
         return np.ones(len(paths), bool), [], json.loads(passed.read_text())
     with reporter.bar("checking pictures") as bar:
         result = check(paths, max_pixels=config.max_pixels, workers=workers or None, progress=bar)
     if not result.bad:
-        passed.parent.mkdir(parents=True, exist_ok=True)
-        write_text(passed, json.dumps(result.animated))
+        with suppress(OSError, UserError):  # it only saves time
+            passed.parent.mkdir(parents=True, exist_ok=True)
+            write_text(passed, json.dumps(result.animated))
     return result.good, result.bad, result.animated

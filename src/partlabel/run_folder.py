@@ -32,10 +32,9 @@ def is_started(run: Path, identity: dict[str, Any], resume: bool) -> bool:
     if marker.is_file():
         if not resume:
             raise UserError(f"{run}: holds a run already; resume it or choose another folder")
-        stored = json.loads(marker.read_text(encoding="utf-8"))
-        changed = [name for name in identity if stored.get(name) != identity[name]]
+        changed = _differences(json.loads(marker.read_text(encoding="utf-8")), identity)
         if changed:
-            raise UserError(f"{run}: cannot be resumed, as other things than then are given", changed)
+            raise UserError(f"{run}: cannot be resumed, as it was started with other settings or labels", changed)
         return True
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise UserError(f"{run}: is not an empty folder and holds no run")
@@ -48,8 +47,20 @@ def create_run(run: Path, identity: dict[str, Any]) -> None:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{run}: cannot be made ({error.strerror})") from None
-    Config.from_dict(identity["config"]).write(run / "config.toml")
     write_json(run / _MARKER, identity)
+    Config.from_dict(identity["config"]).write(run / "config.toml")
+
+
+def _differences(stored: dict[str, Any], given: dict[str, Any], prefix: str = "") -> list[str]:
+    """Every value that differs, as ``name: then -> now``."""
+    found = []
+    for name, value in given.items():
+        then = stored.get(name)
+        if isinstance(value, dict) and isinstance(then, dict):
+            found += _differences(then, value, f"{prefix}{name}.".removeprefix("config."))
+        elif then != value:
+            found.append(f"{prefix}{name}: {then} -> {value}")
+    return found
 
 
 def headline(metrics: Metrics) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ from partlabel.progress import Reporter
 from partlabel.run_folder import create_run, epoch_line, headline, is_started, write_history
 from partlabel.schedule import epoch_batches, learning_rate_factor
 from partlabel.storage import write_json, write_text
+
+#: how long processes wait for the one that fills the cache
+_PATIENCE = timedelta(days=7)
 
 
 def train(
@@ -86,10 +90,19 @@ class _Training:
         self.first = self.fabric.global_rank == 0
         self.report = Reporter(quiet=not self.first)
         self.checkpoints = Checkpoints(run / "checkpoints")
-        identity = {"config": config.to_dict(), "table": table.content_hash()}
+        identity = {
+            "config": config.to_dict(),
+            "labels": table.content_hash(),
+            "validation labels": validation.content_hash() if validation else None,
+        }
         self.started = is_started(run, identity, resume)
+        if resume and not self.started:
+            self.report.line(f"{run} holds no run yet: a new one begins")
+        self.loss = build_loss(config.loss, table.num_classes)
         prepared = prepare(table, images, config.images, config.workers, self.report)
         self._split(prepared, images, validation)
+        identity["labels of usable pictures"] = prepared.table.content_hash()
+        is_started(run, identity, resume)
         torch.manual_seed(config.seed)
         self.model = Model(config.model, table.classes, config.images.size, table.class_ids)
         self.stage = _frozen_stages(config.freeze, self.model)
@@ -97,8 +110,10 @@ class _Training:
         self.model.to(self.fabric.device)
         if config.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.state = self.checkpoints.newest() if self.started else None
+        if self.state is not None:
+            self.model.load_state_dict(self.state["model"])
         self._open_sources(prepared)
-        self.loss = build_loss(config.loss)
         if self.first:  # only now, so that no mistake of the user leaves half a run behind
             create_run(run, identity)
             self._write_inputs()
@@ -120,7 +135,7 @@ class _Training:
         if not len(self.train_rows):
             raise UserError("no image with a known label is left to train on")
         self.skipped = prepared.skipped + (self.validation.skipped if self.validation else [])
-        self.without_labels = int(len(rows) - known.sum())
+        self.without_labels = len(rows) - len(self.train_rows)
         self.animated = prepared.animated
         self.split_rows = rows
         self.report.line(
@@ -164,15 +179,15 @@ class _Training:
             self.validation_source = source(self.validation.paths, False, f"{what} (validation)")
         if several and self.first:
             self.fabric.barrier()
-        if self.stage == self.model.backbone.num_stages and isinstance(self.source, Stored):
+        new = self.state is None and self.model.started_from is None
+        if new and self.stage == self.model.backbone.num_stages and isinstance(self.source, Stored):
             self.model.head.standardise(*statistics(self.source, self.train_rows, self.fabric.device))
 
     def begin(self) -> tuple[int, float | None, list[dict[str, Any]]]:
         """Set up the optimizer, from the newest checkpoint where there is one: epochs done, best score, their rows."""
         optimizer = build_optimizer(self.model, self.config.optim)
-        state = self.checkpoints.newest() if self.started else None
+        state = self.state
         if state is not None:
-            self.model.load_state_dict(state["model"])
             optimizer.load_state_dict(state["optimizer"])
         self.net, self.optimizer = self.fabric.setup(self.model, optimizer)
         if state is None:
@@ -214,7 +229,7 @@ class _Training:
         skipped, began = 0, time.perf_counter()
         with self.report.bar(f"epoch {epoch + 1}") as bar:
             for i, pictures in enumerate(self.source.batches(mine, flips)):
-                factor = learning_rate_factor(config.optim, epoch + i / len(rows))
+                factor = learning_rate_factor(config.optim, epoch + (i + 0.5) / len(rows))
                 for group in self.optimizer.param_groups:
                     group["lr"] = group["base_lr"] * factor
                 loss = self._step(pictures, mine[i], len(rows[i]))
@@ -225,7 +240,8 @@ class _Training:
             dist.all_reduce(total)
             total /= world
         seconds = time.perf_counter() - began
-        if not torch.isfinite(total):
+        self._share_buffers()
+        if not torch.isfinite(total) or not all(torch.isfinite(p).all() for p in self.model.parameters()):
             raise UserError(f"the loss is not finite in epoch {epoch + 1}; choose a lower learning rate")
         return {
             "epoch": epoch + 1,
@@ -235,6 +251,14 @@ class _Training:
             "images_per_second": round(len(self.train_rows) / seconds, 1),
             "skipped_steps": skipped,
         }
+
+    def _share_buffers(self) -> None:
+        """Average the statistics of batch normalisation over the processes, so that all validate and save one model."""
+        if self.fabric.world_size > 1:
+            for buffer in self.model.buffers():
+                if buffer.is_floating_point():
+                    dist.all_reduce(buffer)
+                    buffer /= self.fabric.world_size
 
     def _step(self, pictures: Tensor, own: NDArray[np.int64], batch_size: int) -> Tensor:
         """Forward and backward of this process's share of a batch; the loss is the mean over the whole batch.
@@ -347,7 +371,7 @@ def _fabric(config: Config) -> Fabric:
         accelerator=accelerator,
         devices=local,
         num_nodes=world // local,
-        strategy=DDPStrategy(broadcast_buffers=False),
+        strategy=DDPStrategy(timeout=_PATIENCE, broadcast_buffers=False),
         precision=precision,
     )
     fabric.launch()

