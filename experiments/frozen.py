@@ -4,7 +4,7 @@
 
 partlabel trains with its small preset, unchanged for every row. Logistic regression (L-BFGS, one L2 for all classes, on
 the mean over the known labels of each class) has its L2 chosen on a fifth of the training pictures by mAP on their
-known labels, then is fitted on all of them. Both see standardised pooled features; partlabel also the mirrored pictures.
+known labels, then is fitted on all of them. Both see standardised pooled features.
 The results are ``experiments/results/frozen.json``; a killed run goes on, finished rows are not computed again.
 """
 

@@ -295,8 +295,8 @@ for name in sys.argv[3:]:
 
 @pytest.mark.slow
 def test_two_processes_equal_one(tmp_path, table):
-    """Gloo processes under torchrun. Frozen: shares of other sizes and a batch of one row, which leaves one rank without
-    a row, equal one process. With batch normalisation: every rank saves and validates the same model.
+    """Gloo processes under torchrun. Frozen: shares of other sizes and a batch of one row, which leaves one rank
+    without a row, equal one process. With batch normalisation: every rank saves and validates the same model.
     """
     labels = table.dense()
     labels[6:, 1:] = 0

@@ -39,7 +39,7 @@ from partlabel.training import train
 #: chance that a label of a training scene is known
 PROPORTION = 0.1
 #: chosen for partial-BCE, on other test scenes
-LEARNING_RATE = 0.05
+LEARNING_RATE = 0.03
 #: seconds after which no training that can be left out is begun
 PATIENCE = 150.0
 #: scenes of each kind in the picture
