@@ -117,7 +117,7 @@ def _parts(net: nn.Module) -> list[Callable[[Tensor], Tensor]]:
     if isinstance(net, ConvNeXt):
         stages = [_Stage(stage) for stage in net.stages]
         stages[-1].modules.append(net.norm_pre)
-        net.head = nn.Identity()
+        net.head = nn.Identity()  # type: ignore[bad-assignment]
         return [_Stage(net.stem), *stages]
     return [_Whole(net)]
 

@@ -378,7 +378,7 @@ def _fabric(config: Config) -> Fabric:
     return fabric
 
 
-def _frozen_stages(freeze: str, model: Model) -> int:
+def _frozen_stages(freeze: str | int, model: Model) -> int:
     if freeze == "none":
         return 0
     return model.backbone.num_stages if freeze == "all" else int(freeze)
