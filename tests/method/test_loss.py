@@ -297,7 +297,7 @@ def test_two_processes_have_the_gradient_of_one(tmp_path: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
     command = [sys.executable, "-m", "tests.method.ddp"]
     processes = [subprocess.Popen([*command, str(rank), str(tmp_path)], cwd=ROOT, env=environment) for rank in range(2)]
-    assert [process.wait(timeout=180) for process in processes] == [0, 0]
+    assert [process.wait(timeout=600) for process in processes] == [0, 0]
     results = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
     single = ddp.model()
