@@ -17,6 +17,8 @@ import csv
 import os
 import shutil
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,16 +121,14 @@ def run(output: str | os.PathLike[str], size: Size | None = None, seed: int = 0)
     print(f"{known.num_known:,} of {pairs:,} training labels are known ({known.num_known / pairs:.1%})", flush=True)
 
     outcomes = []
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # tensors this small gain nothing from more, and wait for each other on a busy machine
-    for training in trainings(size.epochs, seed):
-        if training.optional and time.perf_counter() - began > PATIENCE:
-            print(f"\nLeft out, as this machine is slow: {training.name}")
-            continue
-        outcomes.append(_train(training, every if training.every_label else known, test, folder))
-    best = max((o for o in outcomes if not o.training.every_label), key=lambda o: o.metrics.mean_ap)
-    _show(folder, best, outcomes, (known, test), scenes)
-    torch.set_num_threads(threads)
+    with _one_thread():
+        for training in trainings(size.epochs, seed):
+            if training.optional and time.perf_counter() - began > PATIENCE:
+                print(f"\nLeft out, as this machine is slow: {training.name}")
+                continue
+            outcomes.append(_train(training, every if training.every_label else known, test, folder))
+        best = max((o for o in outcomes if not o.training.every_label), key=lambda o: o.metrics.mean_ap)
+        _show(folder, best, outcomes, (known, test), scenes)
 
     text = table(outcomes, known, test) + "\n\n" + _explained(best, folder)
     results = {
@@ -219,6 +219,17 @@ def _described(outcome: Outcome) -> dict[str, Any]:
         "config": training.config.to_dict(),
         **outcome.metrics.to_dict(),
     }
+
+
+@contextmanager
+def _one_thread() -> Generator[None]:
+    """Tensors this small gain nothing from more threads, which wait for each other on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _open_folder(folder: Path) -> None:
