@@ -44,7 +44,7 @@ PROPORTION = 0.1
 #: chosen for partial-BCE, on other test scenes
 LEARNING_RATE = 0.03
 #: seconds after which no training that can be left out is begun
-PATIENCE = 150.0
+PATIENCE = 170.0
 #: scenes of each kind in the picture
 SHOWN = 8
 #: a folder with this file was written by the demo, and the next demo may replace it
@@ -103,7 +103,7 @@ def run(output: str | os.PathLike[str], size: Size | None = None, seed: int = 0)
 
     Args:
         output: folder to write: new, empty, or of an earlier demo, which is replaced.
-        size: how large the demo is; None takes two to three minutes on two cores.
+        size: how large the demo is; None takes three to four minutes.
         seed: draws the scenes, the known labels and the first weights.
 
     Returns:
