@@ -16,8 +16,7 @@ import numpy as np
 from partlabel.config import ImageConfig
 from partlabel.errors import PartlabelWarning, UserError
 from partlabel.features import cache_folder
-from partlabel.formats.files import locate
-from partlabel.images import check
+from partlabel.images import check, find, resolve
 from partlabel.labels import LabelTable
 from partlabel.progress import Reporter
 from partlabel.storage import write_text
@@ -73,14 +72,10 @@ def prepare(table: LabelTable, folder: Path, config: ImageConfig, workers: int |
         UserError: pictures are missing or bad and ``on_bad`` is "error", or none is left.
     """
     names = table.images.to_pylist()
-    found = locate(names, folder)
-    if found.ambiguous:
-        raise UserError(f"{len(found.ambiguous)} images fit more than one file in {folder}", found.ambiguous)
-    missing = [(name, "missing") for name, file in zip(names, found.files, strict=True) if file is None]
-    if missing and config.on_bad == "error":
-        raise UserError(f"{len(missing)} of {len(names)} images missing in {folder}", [name for name, _ in missing])
-    there = np.array([file is not None for file in found.files])
-    paths = [folder / file for file in found.files if file is not None]
+    files = resolve(names, folder) if config.on_bad == "error" else find(names, folder)
+    missing = [(name, "missing") for name, file in zip(names, files, strict=True) if file is None]
+    there = np.array([file is not None for file in files])
+    paths = [file for file in files if file is not None]
     good, bad, animated = _checked(paths, config, workers, reporter)
     if bad and config.on_bad == "error":
         raise UserError(f"{len(bad)} of {len(names)} pictures cannot be used", [f"{p}: {reason}" for p, reason in bad])

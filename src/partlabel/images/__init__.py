@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from partlabel.images.checking import ImageCheck, check
 from partlabel.images.decoding import MAX_PIXELS, ImageError, decode
-from partlabel.images.files import content_hash, identical, resolve
+from partlabel.images.files import content_hash, find, identical, resolve
 
 if TYPE_CHECKING:
     from partlabel.images.loading import ImageDataset, Loader, flip_draw, load, make_loader
@@ -23,6 +23,7 @@ __all__ = [
     "check",
     "content_hash",
     "decode",
+    "find",
     "flip_draw",
     "identical",
     "load",

@@ -53,7 +53,7 @@ def identical(paths: Iterable[str | os.PathLike[str]]) -> list[list[Path]]:
     return [group for group in by_content.values() if len(group) > 1]
 
 
-def resolve(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) -> list[Path]:
+def find(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) -> list[Path | None]:
     """Find the file of each image of a table, by the rule of `partlabel.formats.files.locate`, which import uses too.
 
     Args:
@@ -61,16 +61,30 @@ def resolve(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str
         folder: the folder with the pictures.
 
     Returns:
+        (N,) paths, in the order of ``names``; None where there is no file.
+
+    Raises:
+        UserError: ``folder`` is none, or some names fit more than one file; all of them are listed.
+    """
+
+    found = locate(names.to_pylist() if isinstance(names, pa.Array) else names, folder)
+    if found.ambiguous:
+        raise UserError(f"{len(found.ambiguous)} images fit more than one file in {folder}", found.ambiguous)
+    return [None if file is None else Path(folder, file) for file in found.files]
+
+
+def resolve(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) -> list[Path]:
+    """Find the file of every image of a table; see `find` for the arguments and the rule.
+
+    Returns:
         (N,) paths, in the order of ``names``.
 
     Raises:
-        UserError: ``folder`` is none, or some names have no file in it or more than one; all of them are listed.
+        UserError: as `find`; or some names have no file, all of which are listed.
     """
     listed = names.to_pylist() if isinstance(names, pa.Array) else list(names)
-    found = locate(listed, folder)
-    if found.ambiguous:
-        raise UserError(f"{len(found.ambiguous)} images fit more than one file in {folder}", found.ambiguous)
-    missing = [name for name, file in zip(listed, found.files, strict=True) if file is None]
+    paths = find(listed, folder)
+    missing = [name for name, path in zip(listed, paths, strict=True) if path is None]
     if missing:
         raise UserError(f"{len(missing)} of {len(listed)} images missing in {folder}", missing)
-    return [Path(folder, file) for file in found.files if file is not None]
+    return [path for path in paths if path is not None]
