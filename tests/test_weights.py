@@ -68,9 +68,11 @@ def test_damaged_and_foreign_files(tmp_path):
     (tmp_path / "cut.pth").write_bytes(b"PK\x03\x04")
     (tmp_path / "cut.safetensors").write_bytes(b"\x10")
     (tmp_path / "foreign.pth").write_bytes(pickle.dumps(object))
+    (tmp_path / "page.pth").write_text("<!DOCTYPE html><html></html>")
     torch.save([1, 2], tmp_path / "list.pth")
     for name, message in (
         ("cut.pth", "damaged"),
+        ("page.pth", "damaged or not a weights file"),
         ("cut.safetensors", "damaged"),
         ("foreign.pth", "not loaded"),
         ("list.pth", "named tensors"),
