@@ -72,7 +72,7 @@ def test_damaged_and_foreign_files(tmp_path):
     torch.save([1, 2], tmp_path / "list.pth")
     for name, message in (
         ("cut.pth", "damaged"),
-        ("page.pth", "damaged or not a weights file"),
+        ("page.pth", "is no weights file"),
         ("cut.safetensors", "damaged"),
         ("foreign.pth", "not loaded"),
         ("list.pth", "named tensors"),

@@ -83,10 +83,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise UserError(f"{path}: there is no such weights file")
     try:
         state = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        if "Unsupported operand" in str(error):  # not a refused object, but no pickle at all
-            raise UserError(f"{path}: is damaged or not a weights file") from None
-        raise UserError(f"{path}: holds more than tensors; it was not loaded, as that could run foreign code") from None
+    except pickle.UnpicklingError:  # torch does not tell the two apart
+        raise UserError(
+            f"{path}: is no weights file, or holds more than tensors; it was not loaded, as that could run foreign code"
+        ) from None
     except (SafetensorError, RuntimeError, EOFError, OSError) as error:
         raise UserError(f"{path}: is damaged or not a weights file ({str(error).splitlines()[0]})") from None
     if isinstance(state, dict):

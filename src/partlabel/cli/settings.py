@@ -25,8 +25,8 @@ class Settings:
         on_bad: Pictures that are missing or cannot be read: `error`, or `skip` to train without them.
         assume_absent: Take every unknown label as absent.
         backbone: Name of a timm model.
-        weights: `auto` for pretrained ones, `none` for random ones, a weights file of the backbone, or the run folder of
-            an earlier training to go on from.
+        weights: `auto` for pretrained ones, `none` for random ones, a weights file of the backbone, or the run folder
+            of an earlier training to go on from.
         freeze: What stays as it is: `none`, `all` for the whole backbone, or the number of its first stages.
         size: Side in pixels of the square that pictures are resized to.
         loss: `partial-bce` weighs a picture by the share of its labels that is known; `bce` does not.
