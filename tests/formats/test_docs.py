@@ -13,9 +13,10 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
 
 def test_examples(tmp_path, monkeypatch):
     text = PAGE.read_text(encoding="utf-8")
-    files = re.findall(r"`([\w.]+)`:\n\n```(?:csv|json)\n(.*?)```", text, re.DOTALL)
-    assert len(files) == 7
+    files = re.findall(r"`([\w./]+)`:\n\n```(?:csv|json|xml|text)\n(.*?)```", text, re.DOTALL)
+    assert len(files) >= 7
     for name, content in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     example = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
