@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partlabel.errors import UserError
-from partlabel.formats import coco, table
+from partlabel.formats import coco, cvat, table
 from partlabel.formats.options import build
 from partlabel.formats.report import ImportReport
 from partlabel.labels import LabelTable
@@ -55,6 +55,12 @@ FORMATS = {
             coco.CocoOptions,
             coco.read,
             coco.write,
+        ),
+        Format(
+            "cvat",
+            "CVAT for images (XML, zip or folder): tags, and shapes as image labels",
+            cvat.CvatOptions,
+            cvat.read,
         ),
     )
 }
