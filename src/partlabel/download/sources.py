@@ -1,0 +1,215 @@
+"""Public data sets: which files they consist of, where those lie, and how a file is known to be right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from partlabel.errors import UserError
+
+_MB = 10**6
+_VOC = "https://thor.robots.ox.ac.uk/pascal/VOC/voc2007"
+_COCO = "http://images.cocodataset.org"
+_OPEN_IMAGES = "https://storage.googleapis.com/openimages"
+_NUS_WIDE = "https://lms.comp.nus.edu.sg/wp-content/uploads/2019/research/nuswide"
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a data set.
+
+    Attributes:
+        address: where it is published.
+        part: the part it belongs to; an empty one belongs to every part.
+        md5: its published MD5 checksum in hex, None where nobody published one.
+        tree: the folder that the archive is unpacked into; None for a file that is no archive.
+        limit: most bytes that the archive may unpack to, about twice what the real one holds.
+    """
+
+    address: str
+    part: str = ""
+    md5: str | None = None
+    tree: str | None = None
+    limit: int = 0
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.address.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A public data set.
+
+    Attributes:
+        name: what it is called on the command line.
+        title: what it is, in one line.
+        terms: under which terms it may be used.
+        files: all of its files.
+        default: the parts that are fetched when none are named.
+        labels: where the labels lie afterwards, below the folder of the data set.
+        reader: the format that ``partlabel import`` reads them with.
+        by_hand: where else the files can be had when the address fails.
+        pictures: the address that single pictures lie below.
+    """
+
+    name: str
+    title: str
+    terms: str
+    files: tuple[File, ...]
+    default: tuple[str, ...]
+    labels: str
+    reader: str
+    by_hand: str = ""
+    pictures: str | None = None
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of the parts, in order."""
+        return list(dict.fromkeys(file.part for file in self.files if file.part))
+
+    def select(self, parts: tuple[str, ...]) -> list[File]:
+        """Give the files of some parts.
+
+        Args:
+            parts: names of parts; the beginning of a name up to a hyphen stands for all that begin so. None: the
+                default.
+
+        Raises:
+            UserError: names that are no parts.
+        """
+        wanted = parts or self.default
+        unknown = [part for part in wanted if not any(_covers(part, known) for known in self.parts)]
+        if unknown:
+            raise UserError(f"{self.name} has these parts: {', '.join(self.parts)}; not these:", unknown)
+        return [file for file in self.files if not file.part or any(_covers(part, file.part) for part in wanted)]
+
+
+def _covers(asked: str, part: str) -> bool:
+    return part == asked or part.startswith(f"{asked}-")
+
+
+def mirrored(address: str, dataset: Dataset, mirror: str | None) -> str:
+    """Give the address that a file is fetched from: the official one, or the one on a mirror.
+
+    A mirror serves each file as ``MIRROR/DATASET/FILE``, and a picture of Open Images as
+    ``MIRROR/openimages/SPLIT/ID.jpg``.
+
+    Raises:
+        UserError: the mirror is no http or https address.
+    """
+    if mirror is None:
+        return address
+    if urlsplit(mirror).scheme not in ("http", "https") or not urlsplit(mirror).netloc:
+        raise UserError(f"{mirror}: a mirror is an address that starts with http:// or https://")
+    base = dataset.pictures
+    path = address.removeprefix(f"{base}/") if base and address.startswith(f"{base}/") else address.rpartition("/")[2]
+    return f"{mirror.rstrip('/')}/{dataset.name}/{path}"
+
+
+# The checksums are those that torchvision's VOCDetection lists.
+VOC2007 = Dataset(
+    name="voc2007",
+    title="PASCAL VOC 2007: 9,963 pictures, 20 classes, every label known but for difficult objects",
+    terms="The pictures come from Flickr and are under its terms of use; made for research.",
+    files=(
+        File(
+            f"{_VOC}/VOCtrainval_06-Nov-2007.tar",
+            part="trainval",
+            md5="c52e279531787c972589f7e41ab4ae64",
+            tree="VOCdevkit",
+            limit=1000 * _MB,
+        ),
+        File(
+            f"{_VOC}/VOCtest_06-Nov-2007.tar",
+            part="test",
+            md5="b6e924de25625d8de591ea690078ad9f",
+            tree="VOCdevkit",
+            limit=1000 * _MB,
+        ),
+    ),
+    default=("trainval", "test"),
+    labels="VOCdevkit/VOC2007",
+    reader="voc",
+)
+
+# The checksums are those that PaddleDetection and LAVIS list; they equal the ETags of the publisher's bucket.
+COCO2014 = Dataset(
+    name="coco2014",
+    title="COCO 2014: 123,287 pictures, 80 classes, every label known",
+    terms="The annotations are under CC BY 4.0; the pictures come from Flickr and are under its terms of use.",
+    files=(
+        File(
+            f"{_COCO}/annotations/annotations_trainval2014.zip",
+            part="annotations",
+            md5="0a379cfc70b0e71301e0f377548639bd",
+            tree="annotations",
+            limit=2_500 * _MB,
+        ),
+        File(
+            f"{_COCO}/zips/train2014.zip",
+            part="train",
+            md5="0da8c0bd3d6becc4dcb32757491aca88",
+            tree="train2014",
+            limit=30_000 * _MB,
+        ),
+        File(
+            f"{_COCO}/zips/val2014.zip",
+            part="val",
+            md5="a3d79f5ed8d289b7a7554ce06a5782b3",
+            tree="val2014",
+            limit=15_000 * _MB,
+        ),
+    ),
+    default=("annotations", "train", "val"),
+    labels="annotations",
+    reader="coco",
+)
+
+# No checksums are published; the server of these files names the checksum of what it sends.
+OPENIMAGES = Dataset(
+    name="openimages",
+    title="Open Images: labels of 9 million pictures, few of them known; the pictures are fetched separately",
+    terms=(
+        "The labels are under CC BY 4.0; the pictures are listed as CC BY 2.0, which the publisher does not warrant: "
+        "check the licence of each picture you use."
+    ),
+    files=(
+        File(f"{_OPEN_IMAGES}/v7/oidv7-class-descriptions-boxable.csv"),
+        File(f"{_OPEN_IMAGES}/v7/oidv7-class-descriptions.csv"),
+        *(
+            File(f"{_OPEN_IMAGES}/v5/{split}-annotations-human-imagelabels-boxable.csv", part=f"boxable-{split}")
+            for split in ("train", "validation", "test")
+        ),
+        *(
+            File(f"{_OPEN_IMAGES}/v7/oidv7-{short}-annotations-{kind}-imagelabels.csv", part=f"{kind}-{split}")
+            for kind in ("human", "machine")
+            for split, short in (("train", "train"), ("validation", "val"), ("test", "test"))
+        ),
+    ),
+    default=("boxable",),
+    labels="",
+    reader="openimages",
+    pictures="https://open-images-dataset.s3.amazonaws.com",
+)
+
+# No checksums are published; a zip archive holds the CRC-32 of each of its files, which unpacking compares.
+NUSWIDE_LISTS = Dataset(
+    name="nuswide-lists",
+    title="NUS-WIDE: the lists of 269,648 pictures and their 81 concepts, without the pictures",
+    terms="For research; the pictures are given out by the National University of Singapore on request.",
+    files=tuple(
+        File(f"{_NUS_WIDE}/{name}.zip", part=part, tree=name, limit=1000 * _MB)
+        for name, part in (("Groundtruth", "labels"), ("ImageList", "images"), ("ConceptsList", "concepts"))
+    ),
+    default=("labels", "images", "concepts"),
+    labels="",
+    reader="nuswide",
+    by_hand=(
+        "the university's site is often down: the archives of these names are also in copies of it at web.archive.org, "
+        "and https://github.com/NExTplusplus/NUS-WIDE says where its authors offer labels and concepts now"
+    ),
+)
+
+DATASETS = {dataset.name: dataset for dataset in (VOC2007, COCO2014, OPENIMAGES, NUSWIDE_LISTS)}
