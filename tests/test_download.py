@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import shlex
 import signal
 import socket
 import stat
@@ -617,32 +618,42 @@ def test_stopped_between_the_two_moves(tmp_path):
 
 # Whole data sets
 
+XML = b"<annotation><filename>%b.jpg</filename><object><name>cat</name></object></annotation>"
 VOC = {
-    "VOCtrainval_06-Nov-2007.tar": tar_of(
+    f"VOC{part}_06-Nov-2007.tar": tar_of(
         {
-            "VOCdevkit/VOC2007/Annotations/000005.xml": b"<annotation/>",
-            "VOCdevkit/VOC2007/ImageSets/Main/cat_trainval.txt": b"000005 -1\n",
-            "VOCdevkit/VOC2007/JPEGImages/000005.jpg": BODY[:50_000],
+            f"VOCdevkit/VOC2007/Annotations/{image}.xml": XML % image.encode(),
+            f"VOCdevkit/VOC2007/ImageSets/Main/{part}.txt": f"{image}\n".encode(),
+            f"VOCdevkit/VOC2007/ImageSets/Main/cat_{part}.txt": f"{image}  1\n".encode(),
+            f"VOCdevkit/VOC2007/JPEGImages/{image}.jpg": BODY[:50_000],
         }
-    ),
-    "VOCtest_06-Nov-2007.tar": tar_of(
-        {
-            "VOCdevkit/VOC2007/Annotations/000001.xml": b"<annotation/>",
-            "VOCdevkit/VOC2007/ImageSets/Main/cat_test.txt": b"000001  1\n",
-            "VOCdevkit/VOC2007/JPEGImages/000001.jpg": BODY[:50_000],
-        }
-    ),
+    )
+    for part, image in (("trainval", "000005"), ("test", "000001"))
+}
+INSTANCES = {
+    "images": [{"id": 9, "file_name": "COCO_train2014_000000000009.jpg"}],
+    "annotations": [{"id": 1, "image_id": 9, "category_id": 17}],
+    "categories": [{"id": 17, "name": "cat"}, {"id": 18, "name": "dog"}],
 }
 COCO = {
-    "annotations_trainval2014.zip": zip_of({"annotations/instances_val2014.json": b"{}"}),
+    "annotations_trainval2014.zip": zip_of(
+        {f"annotations/instances_{part}2014.json": json.dumps(INSTANCES).encode() for part in ("train", "val")}
+    ),
     "train2014.zip": zip_of({"train2014/COCO_train2014_000000000009.jpg": b"9"}),
     "val2014.zip": zip_of({"val2014/COCO_val2014_000000000042.jpg": b"42"}),
 }
 NUS = {
     "Groundtruth.zip": zip_of({"AllLabels/Labels_sky.txt": b"1\n0\n", "TrainTestLabels/Labels_sky_Train.txt": b"1\n"}),
-    "ImageList.zip": zip_of({"ImageList/Imagelist.txt": b"actor\\0001_2124494179.jpg\n"}),
+    "ImageList.zip": zip_of(
+        {
+            "ImageList/Imagelist.txt": b"actor\\0001_2124494179.jpg\nzoo\\0002_1.jpg\n",
+            "ImageList/TrainImagelist.txt": b"actor\\0001_2124494179.jpg\n",
+        }
+    ),
     "ConceptsList.zip": zip_of({"Concepts81.txt": b"sky\n"}),
 }
+DESCRIBED = b"LabelName,DisplayName\n/m/01yrx,Cat\n"
+ROWS = b"ImageID,Source,LabelName,Confidence\n000002b66c9c498e,%b,/m/01yrx,1\n"
 
 
 @pytest.fixture
@@ -654,7 +665,8 @@ def mirror(server, monkeypatch):
         known = tuple(replace(file, md5=file.md5 and md5(files[file.name])) for file in dataset.files)
         monkeypatch.setitem(sources.DATASETS, name, replace(dataset, files=known))
     for file in DATASETS["openimages"].files:
-        server.files[f"/openimages/{file.name}"] = Served(file.name.encode())
+        source = b"machine" if "machine" in file.name else b"verification"
+        server.files[f"/openimages/{file.name}"] = Served(ROWS % source if file.part else DESCRIBED)
     return server
 
 
@@ -666,8 +678,8 @@ def test_voc2007_is_one_folder(mirror, tmp_path):
     done = download("voc2007", tmp_path / "data", mirror=mirror.address)
     assert [file["checked"] for file in done.files] == ["published checksum"] * 2
     assert left(tmp_path / "data" / "VOCdevkit" / "VOC2007" / "JPEGImages") == ["000001.jpg", "000005.jpg"]
-    assert done.labels == tmp_path / "data" / "VOCdevkit" / "VOC2007"
-    assert left(done.labels / "ImageSets" / "Main") == ["cat_test.txt", "cat_trainval.txt"]
+    lists = left(tmp_path / "data" / "VOCdevkit" / "VOC2007" / "ImageSets" / "Main")
+    assert lists == ["cat_test.txt", "cat_trainval.txt", "test.txt", "trainval.txt"]
 
 
 def test_what_is_here_is_not_fetched_again(mirror, tmp_path):
@@ -734,7 +746,7 @@ def test_a_file_without_a_published_checksum_is_known_by_the_one_that_was_noted(
     file = tmp_path / "oidv7-test-annotations-human-imagelabels.csv"
     file.write_bytes(b"changed")
     download("openimages", tmp_path, ["human-test"], mirror=mirror.address)
-    assert file.read_bytes() == file.name.encode()
+    assert file.read_bytes() == ROWS % b"verification"
     assert (tmp_path / f"{file.name}.bad").read_bytes() == b"changed"
 
 
@@ -851,7 +863,6 @@ def test_the_command(mirror, tmp_path, capsys):
     assert main(["download", "voc2007", "-o", str(tmp_path / "data"), "--mirror", mirror.address, "--json"]) == 0
     out, _ = capsys.readouterr()
     result = json.loads(out)
-    assert result["labels"] == str(tmp_path / "data" / "VOCdevkit" / "VOC2007")
     assert [file["state"] for file in result["files"]] == ["fetched", "fetched"]
     assert result["files"] == list(json.loads((tmp_path / "data" / "download.json").read_text()).values())
     words = ["download", "voc2007", "-o", str(tmp_path / "data"), "--parts", "test", "--mirror", mirror.address]
@@ -859,7 +870,22 @@ def test_the_command(mirror, tmp_path, capsys):
     out, _ = capsys.readouterr()
     assert "VOCtest_06-Nov-2007.tar: here already" in out
     assert "Terms: " in out
-    assert "Next: partlabel import voc" in out
+    assert f"partlabel import voc {tmp_path}/data/VOCdevkit/VOC2007 --set test" in out
+
+
+@pytest.mark.parametrize("name", list(DATASETS))
+def test_the_commands_that_come_next_work(mirror, tmp_path, capsys, monkeypatch, name):
+    from partlabel.cli import main
+    from partlabel.labels import LabelTable
+
+    parts = ["boxable", "human", "machine"] if name == "openimages" else []
+    done = download(name, tmp_path / "my data", parts, mirror=mirror.address)
+    monkeypatch.chdir(tmp_path)
+    for command in done.next:
+        words = shlex.split(command)
+        assert main(words[1:]) == 0, capsys.readouterr().err
+        assert LabelTable.read_parquet(words[-1]).num_known >= 1
+    assert len(done.next) == {"voc2007": 2, "coco2014": 1, "openimages": 9, "nuswide-lists": 1}[name]
 
 
 def test_the_command_explains_what_failed(server, tmp_path, capsys):

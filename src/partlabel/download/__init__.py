@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ class Download:
             or None).
         pictures: how many single pictures were asked for.
         absent: those of them that the server does not have.
+        next: the commands that read the labels.
     """
 
     dataset: Dataset
@@ -47,11 +49,7 @@ class Download:
     files: list[dict[str, Any]]
     pictures: int
     absent: list[str]
-
-    @property
-    def labels(self) -> Path:
-        """The folder with the labels."""
-        return self.folder / self.dataset.labels
+    next: list[str]
 
     def to_dict(self) -> dict[str, Any]:
         """Give it as plain values."""
@@ -61,8 +59,8 @@ class Download:
             "files": self.files,
             "pictures": self.pictures,
             "pictures_absent": self.absent,
-            "labels": str(self.labels),
             "terms": self.dataset.terms,
+            "next": self.next,
         }
 
     def text(self) -> str:
@@ -75,8 +73,8 @@ class Download:
             lines.append(f"  pictures: {self.pictures - len(self.absent):,} of {self.pictures:,} are here")
         if self.absent:
             lines.append(f"  the server does not have {len(self.absent):,} of them; their names are in {ABSENT}")
-        lines += [f"Terms: {self.dataset.terms}", f"Labels: {self.labels}"]
-        return "\n".join([*lines, f"Next: partlabel import {self.dataset.reader} --help"])
+        lines.append(f"Terms: {self.dataset.terms}")
+        return "\n".join([*lines, *(["Next:", *(f"  {command}" for command in self.next)] if self.next else [])])
 
 
 def download(
@@ -121,7 +119,10 @@ def download(
             absent = job.pictures(names)
     except Timeout:
         raise UserError(f"{folder}: another process is downloading into this folder") from None
-    return Download(dataset, folder, entries, len(names), absent)
+    place = shlex.quote(str(folder))
+    return Download(
+        dataset, folder, entries, len(names), absent, [file.then.replace("{}", place) for file in files if file.then]
+    )
 
 
 class _Job:

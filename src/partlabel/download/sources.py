@@ -24,6 +24,7 @@ class File:
         md5: its published MD5 checksum in hex, None where nobody published one.
         tree: the folder that the archive is unpacked into; None for a file that is no archive.
         limit: most bytes that the archive may unpack to, about twice what the real one holds.
+        then: the command that reads its labels; ``{}`` stands for the folder of the data set.
     """
 
     address: str
@@ -31,6 +32,7 @@ class File:
     md5: str | None = None
     tree: str | None = None
     limit: int = 0
+    then: str = ""
 
     @property
     def name(self) -> str:
@@ -48,8 +50,6 @@ class Dataset:
         terms: under which terms it may be used.
         files: all of its files.
         default: the parts that are fetched when none are named.
-        labels: where the labels lie afterwards, below the folder of the data set.
-        reader: the format that ``partlabel import`` reads them with.
         by_hand: where else the files can be had when the address fails.
         pictures: the address that single pictures lie below.
     """
@@ -59,8 +59,6 @@ class Dataset:
     terms: str
     files: tuple[File, ...]
     default: tuple[str, ...]
-    labels: str
-    reader: str
     by_hand: str = ""
     pictures: str | None = None
 
@@ -108,30 +106,33 @@ def mirrored(address: str, dataset: Dataset, mirror: str | None) -> str:
     return f"{mirror.rstrip('/')}/{dataset.name}/{path}"
 
 
+def _voc(part: str, archive: str, md5: str) -> File:
+    tree, then = "VOCdevkit", "partlabel import voc {}/VOCdevkit/VOC2007"
+    then += f" --set {part} --images {{}}/VOCdevkit/VOC2007/JPEGImages -o {part}.parquet"
+    return File(f"{_VOC}/{archive}", part, md5, tree, 1000 * _MB, then)
+
+
+def _open_images(kind: str, split: str) -> File:
+    short = "val" if split == "validation" else split
+    path = f"v7/oidv7-{short}-annotations-{kind}-imagelabels.csv"
+    described, more = "", " --machine-threshold 0.8" if kind == "machine" else ""
+    if kind == "boxable":
+        path, described = f"v5/{split}-annotations-human-imagelabels-boxable.csv", "-boxable"
+    then = f"partlabel import openimages {{}}/{path.rpartition('/')[2]}"
+    then += f" --descriptions {{}}/oidv7-class-descriptions{described}.csv{more} -o {kind}-{split}.parquet"
+    return File(f"{_OPEN_IMAGES}/{path}", f"{kind}-{split}", then=then)
+
+
 # The checksums are those that torchvision's VOCDetection lists.
 VOC2007 = Dataset(
     name="voc2007",
     title="PASCAL VOC 2007: 9,963 pictures, 20 classes, every label known but for difficult objects",
     terms="The pictures come from Flickr and are under its terms of use; made for research.",
     files=(
-        File(
-            f"{_VOC}/VOCtrainval_06-Nov-2007.tar",
-            part="trainval",
-            md5="c52e279531787c972589f7e41ab4ae64",
-            tree="VOCdevkit",
-            limit=1000 * _MB,
-        ),
-        File(
-            f"{_VOC}/VOCtest_06-Nov-2007.tar",
-            part="test",
-            md5="b6e924de25625d8de591ea690078ad9f",
-            tree="VOCdevkit",
-            limit=1000 * _MB,
-        ),
+        _voc("trainval", "VOCtrainval_06-Nov-2007.tar", "c52e279531787c972589f7e41ab4ae64"),
+        _voc("test", "VOCtest_06-Nov-2007.tar", "b6e924de25625d8de591ea690078ad9f"),
     ),
     default=("trainval", "test"),
-    labels="VOCdevkit/VOC2007",
-    reader="voc",
 )
 
 # The checksums are those that PaddleDetection and LAVIS list; they equal the ETags of the publisher's bucket.
@@ -146,6 +147,7 @@ COCO2014 = Dataset(
             md5="0a379cfc70b0e71301e0f377548639bd",
             tree="annotations",
             limit=2_500 * _MB,
+            then="partlabel import coco {}/annotations/instances_train2014.json -o train.parquet",
         ),
         File(
             f"{_COCO}/zips/train2014.zip",
@@ -163,8 +165,6 @@ COCO2014 = Dataset(
         ),
     ),
     default=("annotations", "train", "val"),
-    labels="annotations",
-    reader="coco",
 )
 
 # No checksums are published; the server of these files names the checksum of what it sends.
@@ -179,18 +179,12 @@ OPENIMAGES = Dataset(
         File(f"{_OPEN_IMAGES}/v7/oidv7-class-descriptions-boxable.csv"),
         File(f"{_OPEN_IMAGES}/v7/oidv7-class-descriptions.csv"),
         *(
-            File(f"{_OPEN_IMAGES}/v5/{split}-annotations-human-imagelabels-boxable.csv", part=f"boxable-{split}")
+            _open_images(kind, split)
+            for kind in ("boxable", "human", "machine")
             for split in ("train", "validation", "test")
-        ),
-        *(
-            File(f"{_OPEN_IMAGES}/v7/oidv7-{short}-annotations-{kind}-imagelabels.csv", part=f"{kind}-{split}")
-            for kind in ("human", "machine")
-            for split, short in (("train", "train"), ("validation", "val"), ("test", "test"))
         ),
     ),
     default=("boxable",),
-    labels="",
-    reader="openimages",
     pictures="https://open-images-dataset.s3.amazonaws.com",
 )
 
@@ -200,12 +194,14 @@ NUSWIDE_LISTS = Dataset(
     title="NUS-WIDE: the lists of 269,648 pictures and their 81 concepts, without the pictures",
     terms="For research; the pictures are given out by the National University of Singapore on request.",
     files=tuple(
-        File(f"{_NUS_WIDE}/{name}.zip", part=part, tree=name, limit=1000 * _MB)
-        for name, part in (("Groundtruth", "labels"), ("ImageList", "images"), ("ConceptsList", "concepts"))
+        File(f"{_NUS_WIDE}/{name}.zip", part=part, tree=name, limit=1000 * _MB, then=then)
+        for name, part, then in (
+            ("Groundtruth", "labels", "partlabel import nuswide {} --set train -o train.parquet"),
+            ("ImageList", "images", ""),
+            ("ConceptsList", "concepts", ""),
+        )
     ),
     default=("labels", "images", "concepts"),
-    labels="",
-    reader="nuswide",
     by_hand=(
         "the university's site is often down: the archives of these names are also in copies of it at web.archive.org, "
         "and https://github.com/NExTplusplus/NUS-WIDE says where its authors offer labels and concepts now"
