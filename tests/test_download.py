@@ -761,7 +761,7 @@ def test_nuswide_lists_have_a_folder_each(mirror, tmp_path):
 def test_nuswide_by_hand(mirror, tmp_path):
     for name in NUS:
         del mirror.files[f"/nuswide-lists/{name}"]
-    with pytest.raises(UserError, match=r"404.*by other means.*web.archive.org") as caught:
+    with pytest.raises(UserError, match=r"404.*yourself first .*web.archive.org") as caught:
         download("nuswide-lists", tmp_path, mirror=mirror.address)
     assert caught.value.offenders == [f"{mirror.address}/nuswide-lists/{name} -> {tmp_path / name}" for name in NUS]
     for name, body in NUS.items():
@@ -782,7 +782,7 @@ def test_a_damaged_archive_without_a_checksum_is_fetched_anew_the_next_time(mirr
 def test_no_network_names_every_address_and_where_the_file_goes(mirror, tmp_path):
     for name in VOC:
         mirror.files[f"/voc2007/{name}"].script = ["500"] * 99
-    with pytest.raises(UserError, match="by other means") as caught:
+    with pytest.raises(UserError, match="yourself first:") as caught:
         download("voc2007", tmp_path, mirror=mirror.address)
     assert caught.value.offenders == [f"{mirror.address}/voc2007/{name} -> {tmp_path / name}" for name in VOC]
 
@@ -794,7 +794,9 @@ def test_two_processes_do_not_share_a_folder(mirror, tmp_path):
         download("voc2007", tmp_path, mirror=mirror.address)
 
 
-@pytest.mark.parametrize("address", ["", "mirror.example", "file:///etc", "ftp://127.0.0.1/x", "http://"])
+@pytest.mark.parametrize(
+    "address", ["", "mirror.example", "file:///etc", "ftp://127.0.0.1/x", "http://", "http://a b", "http://a:x"]
+)
 def test_a_mirror_is_a_web_address(tmp_path, address):
     with pytest.raises(UserError, match="http://"):
         download("voc2007", tmp_path / "data", mirror=address)

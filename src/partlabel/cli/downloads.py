@@ -29,8 +29,8 @@ def download(
     - `voc2007`: PASCAL VOC 2007, 0.9 GB, and 0.9 GB unpacked. Parts: trainval, test.
     - `coco2014`: COCO 2014, 20.4 GB, and about 21 GB unpacked. Parts: annotations (0.25 GB), train (13.5 GB), val
       (6.6 GB).
-    - `openimages`: labels of Open Images. Parts: boxable (labels by people, 600 classes; the default), human (by
-      people, all classes; 2.8 GB), machine (by a model; about 7.5 GB), each also as boxable-train,
+    - `openimages`: labels of Open Images. Parts: boxable (labels by people, 600 classes, about 0.4 GB; the default),
+      human (by people, all classes, about 2.9 GB), machine (by a model, about 7.5 GB), each also as boxable-train,
       boxable-validation, boxable-test and so on.
     - `nuswide-lists`: labels and lists of pictures of NUS-WIDE. Parts: labels, images, concepts.
 

@@ -212,8 +212,7 @@ class _Job:
     def _by_hand(self, error: FetchError) -> str:
         hint = f" ({self._dataset.by_hand})" if self._dataset.by_hand else ""
         return (
-            f"{error.message}; run the same command again to go on, or fetch what is missing by other means{hint}, put "
-            "it where the arrows point, and run the command again:"
+            f"{error.message}; run the same command again to go on, or put these files in place yourself first{hint}:"
         )
 
     def _place(self, file: File) -> str:

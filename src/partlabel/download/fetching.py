@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import ssl
 import time
 from collections.abc import Callable, Generator
@@ -157,7 +158,8 @@ def _complete(
         if failures >= TRIES:
             raise FetchError(f"{address} cannot be fetched: {reason}")
         pause = min(60.0, max(pause, WAIT * 2 ** max(failures - 1, 0)))
-        say(f"{part.target.name}: {reason}, after {here / 1e6:,.1f} MB; trying again in {pause:,.0f} s")
+        after = f" after {here / 1e6:,.1f} MB" if here else ""
+        say(f"{part.target.name}: {reason}{after}; trying again in {pause:,.0f} s")
         time.sleep(pause)
 
 
@@ -320,6 +322,8 @@ def _reason(error: Exception) -> str:
     inner = error.reason if isinstance(error, URLError) else error
     if isinstance(inner, TimeoutError):
         return f"nothing came for {TIMEOUT:,.0f} s"
+    if isinstance(inner, socket.gaierror):
+        return "there is no network, or no such server"
     if isinstance(inner, ConnectionResetError | HTTPException):
         return "the connection was cut"
     if isinstance(inner, OSError) and inner.strerror:

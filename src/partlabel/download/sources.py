@@ -99,11 +99,19 @@ def mirrored(address: str, dataset: Dataset, mirror: str | None) -> str:
     """
     if mirror is None:
         return address
-    if urlsplit(mirror).scheme not in ("http", "https") or not urlsplit(mirror).netloc:
+    if not _is_web_address(mirror):
         raise UserError(f"{mirror}: a mirror is an address that starts with http:// or https://")
     base = dataset.pictures
     path = address.removeprefix(f"{base}/") if base and address.startswith(f"{base}/") else address.rpartition("/")[2]
     return f"{mirror.rstrip('/')}/{dataset.name}/{path}"
+
+
+def _is_web_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.netloc) and parts.port != 0 and text.split() == [text]
+    except ValueError:  # a port that is no number, and the like
+        return False
 
 
 def _voc(part: str, archive: str, md5: str) -> File:
@@ -203,8 +211,8 @@ NUSWIDE_LISTS = Dataset(
     ),
     default=("labels", "images", "concepts"),
     by_hand=(
-        "the university's site is often down: the archives of these names are also in copies of it at web.archive.org, "
-        "and https://github.com/NExTplusplus/NUS-WIDE says where its authors offer labels and concepts now"
+        "the university's site is often down; web.archive.org has copies of these archives, and "
+        "https://github.com/NExTplusplus/NUS-WIDE says where the authors offer the labels now"
     ),
 )
 

@@ -122,9 +122,9 @@ def _recover(target: Path, temporary: Path, old: Path) -> None:
 def _link(source: str, copy: str) -> None:
     """Have the same file under a second name, or copy it where the file system has no such thing."""
     try:
-        os.link(source, copy, follow_symlinks=False)
+        os.link(source, copy)
     except OSError:
-        shutil.copy2(source, copy, follow_symlinks=False)
+        shutil.copy2(source, copy)
 
 
 def _write(archive: Path, member: Member, path: Path) -> None:
