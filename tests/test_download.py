@@ -689,6 +689,7 @@ def test_what_is_here_is_not_fetched_again(mirror, tmp_path):
     done = download("voc2007", tmp_path, mirror=mirror.address)
     assert mirror.asked == []
     assert [file["state"] for file in done.files] == ["here already"] * 2
+    assert [file["address"] for file in done.files] == [f"{mirror.address}/voc2007/{name}" for name in VOC]
     assert (tmp_path / "VOCdevkit").stat().st_ino == before
 
 
@@ -767,7 +768,9 @@ def test_nuswide_by_hand(mirror, tmp_path):
     for name, body in NUS.items():
         (tmp_path / name).write_bytes(body)
     done = download("nuswide-lists", tmp_path, mirror=mirror.address)
-    assert [(file["state"], file["checked"]) for file in done.files] == [("here already", "nothing")] * 3
+    assert [(file["state"], file["checked"], file["address"]) for file in done.files] == [
+        ("here already", "nothing", None)
+    ] * 3
     assert (tmp_path / "Groundtruth" / "AllLabels" / "Labels_sky.txt").is_file()
 
 

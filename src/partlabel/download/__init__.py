@@ -36,9 +36,9 @@ class Download:
     Attributes:
         dataset: the data set.
         folder: where it lies.
-        files: one entry for each file: ``name``, ``address``, ``bytes``, ``md5``, ``checked`` (what it was compared
-            with), ``state`` ("fetched", "here already", "unpacked already"), ``tree`` (the folder it was unpacked into,
-            or None).
+        files: one entry for each file: ``name``, ``address`` (where it was fetched from, None for one that was put
+            there), ``bytes``, ``md5``, ``checked`` (what it was compared with), ``state`` ("fetched", "here already",
+            "unpacked already"), ``tree`` (the folder it was unpacked into, or None).
         pictures: how many single pictures were asked for.
         absent: those of them that the server does not have.
         next: the commands that read the labels.
@@ -164,8 +164,8 @@ class _Job:
         if was_unpacked and not target.exists():
             self._note({**known, "state": "unpacked already"})
             return
-        entry = {"name": file.name, "address": mirrored(file.address, self._dataset, self._mirror), "tree": None}
-        entry |= self._here(file, target, known) or self._fetch(file, target, entry["address"])
+        entry = {"name": file.name, "tree": None}
+        entry |= self._here(file, target, known) or self._fetch(file, target)
         if tree is None:
             self._note(entry)
             return
@@ -199,15 +199,23 @@ class _Job:
         found, wanted = digest(target), file.md5 or known.get("md5")
         if wanted in (None, found):
             checked = "published checksum" if file.md5 else known.get("checked", "nothing")
-            return {"bytes": target.stat().st_size, "md5": found, "checked": checked, "state": "here already"}
+            size, address = target.stat().st_size, known.get("address")
+            return {"address": address, "bytes": size, "md5": found, "checked": checked, "state": "here already"}
         bad = self._aside(target)
         self._reporter.line(f"{target.name}: has the MD5 {found} instead of {wanted}; kept as {bad}, fetched again")
         return None
 
-    def _fetch(self, file: File, target: Path, address: str) -> dict[str, Any]:
+    def _fetch(self, file: File, target: Path) -> dict[str, Any]:
+        address = mirrored(file.address, self._dataset, self._mirror)
         with self._reporter.bar(f"{file.name}, MB") as bar:
             got = fetch(address, target, file.md5, self._reporter.line, _megabytes(bar))
-        return {"bytes": got.bytes, "md5": got.md5, "checked": got.checked, "state": "fetched"}
+        return {
+            "address": address,
+            "bytes": got.bytes,
+            "md5": got.md5,
+            "checked": got.checked,
+            "state": "fetched",
+        }
 
     def _by_hand(self, error: FetchError) -> str:
         hint = f" ({self._dataset.by_hand})" if self._dataset.by_hand else ""
