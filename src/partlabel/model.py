@@ -72,19 +72,25 @@ class Head(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features (N, D, h, w), or (N, D, 1, 1) where they are averaged already, to scores (N, C)."""
-        if self.pool is None and features.shape[-1] * features.shape[-2] > 1:
-            features = features.mean((2, 3), keepdim=True)
         weight, bias = self.classifier.weight, self.classifier.bias
         if not (self.training and self.dropout.p):
             # standardising folds into the convolution, which saves a pass over the map; folded in full precision
             weight = weight * self.scale[:, None, None]
             bias = bias - (weight.flatten(1) * self.shift).sum(1)  # type: ignore[operator]
-            maps = nn.functional.conv2d(features, weight, bias)
+            maps = nn.functional.conv2d(self._averaged(features), weight, bias)
         else:
-            standard = (features - self.shift[:, None, None]) * self.scale[:, None, None]
-            maps = nn.functional.conv2d(self.dropout(standard), weight, bias)
+            maps = nn.functional.conv2d(self.dropout(self.before_dropout(features)), weight, bias)
         scores = maps.flatten(1) if self.pool is None else self.pool(maps)
         return scores if self.graph is None else self.graph(scores)
+
+    def before_dropout(self, features: Tensor) -> Tensor:
+        """What the dropout takes in training: the features, averaged with "average" pooling, standardised."""
+        return (self._averaged(features) - self.shift[:, None, None]) * self.scale[:, None, None]
+
+    def _averaged(self, features: Tensor) -> Tensor:
+        if self.pool is None and features.shape[-1] * features.shape[-2] > 1:
+            return features.mean((2, 3), keepdim=True)
+        return features
 
     def standardise(self, mean: Tensor, std: Tensor) -> None:
         """Give each channel mean 0 and deviation 1 before the convolution, from statistics of the training set.
@@ -95,6 +101,32 @@ class Head(nn.Module):
         """
         self.shift.copy_(mean)
         self.scale.copy_(torch.where(std > 0, 1 / std.clamp_min(torch.finfo(std.dtype).tiny), 1.0))
+
+
+class Heads(nn.Module):
+    """Several heads on one backbone, an ensemble: each has its own start and its own dropout.
+
+    Their scores are kept apart in training, (K, N, C), so that each learns by itself, and averaged in evaluation.
+    """
+
+    def __init__(self, channels: int, num_classes: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(Head(channels, num_classes, config) for _ in range(config.heads))
+
+    @property
+    def pool(self) -> WeldonPool2d | None:
+        """The pooling of each head."""
+        return self.members[0].pool  # type: ignore[return-value]
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features as of :class:`Head` to scores, (K, N, C) in training, else their mean (N, C)."""
+        scores = torch.stack([head(features) for head in self.members])
+        return scores if self.training else scores.mean(0)
+
+    def standardise(self, mean: Tensor, std: Tensor) -> None:
+        """See :meth:`Head.standardise`."""
+        for head in self.members:
+            head.standardise(mean, std)  # type: ignore[operator]
 
 
 class Model(nn.Module):
@@ -133,7 +165,8 @@ class Model(nn.Module):
         data = resolve_model_data_config(net)
         self.preprocessing = Preprocessing(size, tuple(data["mean"]), tuple(data["std"]))
         self.backbone = Backbone(net, size, config.stages)
-        self.head = Head(self.backbone.channels, len(self.classes), config)
+        kind = Head if config.heads == 1 else Heads
+        self.head = kind(self.backbone.channels, len(self.classes), config)
         self._set_pixels(self.preprocessing)
         self.started_from = start if whole else None
         if self.started_from:
@@ -148,7 +181,7 @@ class Model(nn.Module):
             stage: stages of the backbone that have been run already.
 
         Returns:
-            (N, C) float scores, before the sigmoid.
+            (N, C) float scores, before the sigmoid; of several heads their mean, and (K, N, C) in training.
         """
         x = images if stage else self.normalise(images)
         return self.head(self.backbone(x, first=stage))
@@ -253,7 +286,7 @@ class Model(nn.Module):
         if other.classes != self.classes:
             raise UserError(f"{folder}: the model to start from has other classes, or in another order")
         ours, theirs = self.state_dict(), other.state_dict()
-        shared = {k: v for k, v in theirs.items() if not k.startswith("head.graph.") or k in ours}
+        shared = {k: v for k, v in theirs.items() if k in ours or not (k.startswith("head.") and ".graph." in k)}
         wrong = [k for k, v in shared.items() if k not in ours or ours[k].shape != v.shape]
         if wrong or other.config.backbone != self.config.backbone:
             raise UserError(f"{folder}: the model to start from has another network", wrong)
