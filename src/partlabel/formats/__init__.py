@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partlabel.errors import UserError
-from partlabel.formats import coco, cvat, table
+from partlabel.formats import chexpert, coco, cvat, folders, nuswide, table, voc
 from partlabel.formats.options import build
 from partlabel.formats.report import ImportReport
 from partlabel.labels import LabelTable
@@ -61,6 +61,30 @@ FORMATS = {
             "CVAT for images (XML, zip or folder): tags, and shapes as image labels",
             cvat.CvatOptions,
             cvat.read,
+        ),
+        Format(
+            "voc",
+            "Pascal VOC: XML files, or the class lists of ImageSets/Main",
+            voc.VocOptions,
+            voc.read,
+        ),
+        Format(
+            "folders",
+            "class folders; a picture copied into several folders is one image",
+            folders.FolderOptions,
+            folders.read,
+        ),
+        Format(
+            "nuswide",
+            "NUS-WIDE: an image list and a label list for each class",
+            nuswide.NusWideOptions,
+            nuswide.read,
+        ),
+        Format(
+            "chexpert",
+            "CheXpert and MIMIC-CXR: tables of findings with 1, 0, -1 (uncertain) and blank",
+            chexpert.ChexpertOptions,
+            chexpert.read,
         ),
     )
 }

@@ -1,0 +1,204 @@
+"""Class folders: a picture in the folder of a class shows the class; copies of one picture are one image."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from partlabel.errors import UserError
+from partlabel.formats import options as read_as
+from partlabel.formats.assemble import Statements, assemble
+from partlabel.formats.class_names import settle_names
+from partlabel.formats.files import PICTURES
+from partlabel.formats.given import given
+from partlabel.formats.options import option
+from partlabel.formats.report import ImportReport, Tally, plural
+from partlabel.labels import LabelTable
+
+#: names of folders that hold parts of a data set, not classes
+_SPLITS = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})
+#: bytes at the end of a file that are compared before the whole file is read
+_END_BYTES = 4096
+
+_NOT_LISTED = option(
+    "what a class counts as in whose folder a picture does not lie: unknown or absent",
+    read_as.choice("unknown", "absent"),
+)
+_CLASSES = option(
+    "the classes that are wanted, in this order: names between commas, or a file with one name a line", read_as.names
+)
+_RENAME = option("other class names: old=new,old=new, or a CSV file with the header from,to", read_as.rename)
+
+
+@dataclass(frozen=True)
+class FolderOptions:
+    """Options of the format ``folders``; the help of each is in its metadata."""
+
+    not_listed: str = field(default="unknown", metadata=_NOT_LISTED)
+    classes: list[str] | None = field(default=None, metadata=_CLASSES)
+    rename: dict[str, str] | None = field(default=None, metadata=_RENAME)
+
+
+@dataclass
+class _Found:
+    """The pictures below the class folders, and everything else that lies there; paths relative with ``/``."""
+
+    classes: list[str] = field(default_factory=list)
+    pictures: list[str] = field(default_factory=list)
+    cls: list[int] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+    other: list[str] = field(default_factory=list)
+
+
+def read(path: str, options: FolderOptions) -> tuple[LabelTable, ImportReport]:
+    """Read image labels from class folders; pictures in folders below a class folder belong to the class.
+
+    Files with the same bytes are one image, named after the first of them, and present in every class in whose folder
+    one of them lies. Files with the same name and other bytes stay apart.
+
+    Raises:
+        UserError: not a folder, no class folders, folders of train and test parts in place of classes, files or folders
+            that cannot be read (all are listed).
+    """
+    report = ImportReport(path, "folders", "a folder for each class")
+    found = _scan(path)
+    report.rows = len(found.pictures)
+    report.coding = "a picture in the folder of a class = present"
+    if found.outside:
+        report.dropped["pictures in no class folder"] = Tally.of(found.outside)
+    if found.other:
+        report.notes.append(f"not read, as no pictures by their ending or links to folders: {Tally.of(found.other)}")
+    first = _copies(path, found.pictures, report)
+    classes = settle_names(found.classes, report, rename=options.rename, chosen=options.classes, sort=True)
+    cls = classes.index[np.array(found.cls, np.int32)]
+    kept = np.flatnonzero(first == np.arange(len(first)))
+    image = np.searchsorted(kept, first).astype(np.int32)
+
+    def place(rows: Sequence[int]) -> list[str]:
+        return [found.pictures[row] for row in rows]
+
+    said = Statements(
+        pa.array([found.pictures[i] for i in kept], pa.string()),
+        classes.names,
+        image,
+        cls,
+        np.ones(len(cls), np.int8),
+        np.arange(len(cls)),
+        place,
+    )
+    unwanted = [name for name, index in zip(found.classes, classes.index, strict=True) if index < 0]
+    if unwanted:
+        reason = f"labels of {len(unwanted):,} classes that are not in the class list"
+        report.dropped[reason] = Tally.of(unwanted, int((cls < 0).sum()))
+        said.keep(cls >= 0)
+    return assemble(said, report, not_listed=options.not_listed, options=given(options)), report
+
+
+def _scan(path: str) -> _Found:
+    """List the pictures of each class folder; hidden files and folders do not count.
+
+    Raises:
+        UserError: as ``read``.
+    """
+    if not os.path.isdir(path):
+        raise UserError(f"{path}: not a folder of class folders")
+    found = _Found()
+    wrong: list[OSError] = []
+    names = sorted(name for name in os.listdir(path) if not name.startswith("."))
+    for name in names:
+        if os.path.isdir(os.path.join(path, name)):
+            _scan_class(path, name, found, wrong)
+        else:
+            (found.outside if _is_picture(name) else found.other).append(name)
+    if wrong:
+        raise UserError(
+            f"{path}: {plural(len(wrong), 'folder')} cannot be read", [f"{e.filename}: {e.strerror}" for e in wrong]
+        )
+    if not found.pictures:
+        raise UserError(f"{path}: no folder in it holds a picture ({', '.join(PICTURES)})")
+    filled = {found.classes[i] for i in found.cls}
+    if {name.casefold() for name in filled} <= _SPLITS and all(p.count("/") > 1 for p in found.pictures):
+        raise UserError(
+            f"{path}: these folders look like parts of a data set, with the classes below; give the folder of one part",
+            [os.path.join(path, name) for name in sorted(filled)],
+        )
+    return found
+
+
+def _scan_class(path: str, name: str, found: _Found, wrong: list[OSError]) -> None:
+    for parent, folders, files in os.walk(os.path.join(path, name), onerror=wrong.append):
+        inner = os.path.relpath(parent, path).replace(os.sep, "/")
+        links = {folder for folder in folders if os.path.islink(os.path.join(parent, folder))}
+        found.other += [f"{inner}/{folder}" for folder in sorted(links)]
+        folders[:] = sorted(folder for folder in folders if folder not in links and not folder.startswith("."))
+        for file in sorted(file for file in files if not file.startswith(".")):
+            if _is_picture(file):
+                found.pictures.append(f"{inner}/{file}")
+                found.cls.append(len(found.classes))
+            else:
+                found.other.append(f"{inner}/{file}")
+    found.classes.append(name)
+
+
+def _is_picture(name: str) -> bool:
+    return os.path.splitext(name)[1].casefold() in PICTURES
+
+
+def _copies(path: str, pictures: Sequence[str], report: ImportReport) -> NDArray[np.int64]:
+    """Return for each picture the number of the first with the same bytes, int64 (N,).
+
+    Files are told apart by their size, then by their end, and read as a whole only where both are the same. Empty files
+    are no copies of each other.
+
+    Raises:
+        UserError: files that cannot be read (all are listed).
+    """
+    wrong: list[str] = []
+    by_size = _parts(path, pictures, range(len(pictures)), os.path.getsize, wrong)
+    if empty := by_size.pop(0, []):
+        report.warnings.append(f"empty files: {Tally.of([pictures[i] for i in empty])}")
+    groups = list(by_size.values())
+    for key in (_end, _digest):
+        parts = [_parts(path, pictures, group, key, wrong) for group in groups if len(group) > 1]
+        groups = [group for part in parts for group in part.values()]
+    if wrong:
+        raise UserError(f"{path}: {plural(len(wrong), 'picture')} cannot be read", wrong)
+    first = np.arange(len(pictures))
+    copies = []
+    for group in groups:
+        first[group] = group[0]
+        copies += [f"{pictures[i]} = {pictures[group[0]]}" for i in group[1:]]
+    if copies:
+        report.notes.append(f"copies of another picture, put together with it: {Tally.of(copies)}")
+    return first
+
+
+def _parts(
+    path: str, pictures: Sequence[str], group: Iterable[int], key: Callable[[str], Hashable], wrong: list[str]
+) -> dict[Hashable, list[int]]:
+    """Part a group of files by a key."""
+    parts: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for number in group:
+        try:
+            parts[key(os.path.join(path, pictures[number]))].append(number)
+        except OSError as error:
+            wrong.append(f"{pictures[number]}: {error.strerror}")
+    return parts
+
+
+def _end(file: str) -> bytes:
+    with open(file, "rb") as stream:
+        stream.seek(max(os.path.getsize(file) - _END_BYTES, 0))
+        return hashlib.blake2b(stream.read(), digest_size=16).digest()
+
+
+def _digest(file: str) -> bytes:
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()

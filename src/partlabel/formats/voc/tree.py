@@ -1,0 +1,101 @@
+"""Where the XML files and the lists of a Pascal VOC folder are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from partlabel.errors import UserError
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The parts of a VOC folder that say something about labels; None where a part is not there.
+
+    Attributes:
+        annotations: folder with an XML file for each image.
+        lists: folder with the image sets (``trainval.txt``) and the class lists (``cat_trainval.txt``).
+    """
+
+    annotations: str | None
+    lists: str | None
+
+
+def find(path: str) -> Tree:
+    """Find the parts of a folder: VOCdevkit, VOC2007, Annotations, ImageSets, ImageSets/Main, or XML files.
+
+    Raises:
+        UserError: not a folder, a folder without any of these, or one that holds several data sets.
+    """
+    if not os.path.isdir(path):
+        raise UserError(
+            f"{path}: not a folder; give VOC2007, its Annotations or its ImageSets/Main, or a folder of XML files"
+        )
+    if tree := _parts(path):
+        return tree
+    children = [os.path.join(path, name) for name in sorted(os.listdir(path))]
+    below = {child: tree for child in children if (tree := _parts(child))}
+    if len(below) == 1:
+        return next(iter(below.values()))
+    if below:
+        raise UserError(f"{path}: several data sets; give the folder of one", list(below))
+    if xml_files(path):
+        sets = os.path.join(os.path.dirname(os.path.abspath(path)), "ImageSets", "Main")
+        return Tree(path, sets if os.path.isdir(sets) else None)
+    if any(name.casefold().endswith(".txt") for name in os.listdir(path)):
+        return Tree(None, path)
+    raise UserError(f"{path}: no XML files, no Annotations, no ImageSets/Main and no class lists are in this folder")
+
+
+def _parts(path: str) -> Tree | None:
+    annotations, *lists = (os.path.join(path, *names) for names in (("Annotations",), ("ImageSets", "Main"), ("Main",)))
+    there = next((folder for folder in lists if os.path.isdir(folder)), None)
+    if os.path.isdir(annotations):
+        return Tree(annotations, there)
+    return Tree(None, there) if there else None
+
+
+def xml_files(folder: str) -> list[str]:
+    """Return the XML files in a folder and below it, relative with ``/``, sorted; hidden files are left out."""
+    found = []
+    for parent, _, names in os.walk(folder):
+        inner = os.path.relpath(parent, folder)
+        own = [name for name in names if name.casefold().endswith(".xml") and not name.startswith(".")]
+        found += [os.path.normpath(os.path.join(inner, name)).replace(os.sep, "/") for name in own]
+    return sorted(found)
+
+
+def image_sets(folder: str) -> list[str]:
+    """Return the sets that a folder of lists has, sorted: ``train`` for ``train.txt`` and for ``cat_train.txt``."""
+    return sorted({_split(stem, stems)[1] for stems in [_stems(folder)] for stem in stems})
+
+
+def class_lists(folder: str, name: str) -> dict[str, str]:
+    """Return class -> file of the class lists of a set, such as ``cat_trainval.txt``; sorted by class."""
+    end = f"_{name}"
+    lists = {stem[: -len(end)]: file for stem, file in _stems(folder).items() if stem.endswith(end) and stem != end}
+    return {own: os.path.join(folder, lists[own]) for own in sorted(lists)}
+
+
+def unquoted(name: str) -> str:
+    """Return the image name of a list; names with blanks may be written in double quotes."""
+    return name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name
+
+
+def _stems(folder: str) -> dict[str, str]:
+    """Return the name without ending -> name of each text file."""
+    names = [name for name in os.listdir(folder) if name.casefold().endswith(".txt") and not name.startswith(".")]
+    return {os.path.splitext(name)[0]: name for name in names}
+
+
+def _split(stem: str, stems: Collection[str]) -> tuple[str, str]:
+    """Return class and set of a list; the class is empty for the list of a set itself.
+
+    The set is the longest end after an underscore that has a list of its own, otherwise what follows the last
+    underscore.
+    """
+    parts = stem.split("_")
+    ends = ["_".join(parts[i:]) for i in range(1, len(parts))]
+    end = next((end for end in ends if end in stems), parts[-1])
+    return stem[: -len(end) - 1], end
