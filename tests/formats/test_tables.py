@@ -6,7 +6,7 @@ import pytest
 
 from partlabel import formats
 from partlabel.errors import UserError
-from partlabel.formats.table import delimited
+from partlabel.formats.table import blocks, delimited
 from tests.formats.cases import rows
 
 
@@ -83,10 +83,13 @@ def test_rows_of_another_length_are_refused_with_all_their_lines(file):
     assert "quote that is not closed" in refuse(path).offenders[-1]
 
 
-def test_rows_that_the_fast_reader_gives_up_on_are_read_exactly(file, monkeypatch):
-    monkeypatch.setattr(delimited, "_BLOCK_BYTES", 32)
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_rows_longer_than_a_block(file, monkeypatch, quote):
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 32)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 32)
     name = "x" * 200
-    table, _ = formats.read("csv", file(f"image,cat\na.png,1\nb.png,-1\nc.png,1\nd.png,1\n{name},-1\nf,1\n"))
+    path = file(f"image,cat\na.png,1\nb.png,-1\n\n\nc.png,1\nd.png,1\n{quote}{name}{quote},-1\nf,1\n" + "\n" * 40)
+    table, _ = formats.read("csv", path)
     assert table.images.to_pylist() == ["a.png", "b.png", "c.png", "d.png", name, "f"]
     assert table.dense().ravel().tolist() == [1, -1, 1, 1, -1, 1]
 

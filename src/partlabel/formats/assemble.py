@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from partlabel.errors import UserError
 from partlabel.formats.files import locate
-from partlabel.formats.report import Conflict, ImportReport, plural
+from partlabel.formats.report import Conflict, ImportReport, Tally, plural
+from partlabel.label_pairs import MODEL
 from partlabel.labels import LabelTable
+from partlabel.storage import write_text
 
 #: how contradicting statements about one pair are settled; row order never decides
 CONFLICTS = ("error", "unknown", "present", "absent", "majority")
@@ -34,6 +36,8 @@ class Statements:
         row: int64 (S,) row of the source, for ``place``.
         place: rows -> where they are, such as ``labels.csv:3``; called only to explain.
         groups: (N,) names or None.
+        score: float32 (S,) score before the sigmoid of statements that a machine made, NaN where a person did, or None
+            for persons only. A machine's statement yields to a person's about the same pair.
     """
 
     images: pa.StringArray
@@ -45,11 +49,13 @@ class Statements:
     place: Callable[[Sequence[int]], list[str]]
     class_ids: Sequence[str] | None = None
     groups: pa.StringArray | None = None
+    score: NDArray[np.float32] | None = None
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Leave only the statements where ``mask`` (S,) holds."""
         self.image, self.cls = self.image[mask], self.cls[mask]
         self.value, self.row = self.value[mask], self.row[mask]
+        self.score = None if self.score is None else self.score[mask]
 
 
 def assemble(
@@ -60,6 +66,7 @@ def assemble(
     not_listed: str = "unknown",
     images: str | None = None,
     missing: str = "error",
+    missing_list: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> LabelTable:
     """Build the label table and complete the report.
@@ -71,24 +78,27 @@ def assemble(
         not_listed: ``unknown``, or ``absent`` for the pairs about which the source says nothing.
         images: folder with the pictures; they are looked for when it is given.
         missing: ``error``, or ``skip`` to leave out images without a file.
+        missing_list: file that gets the names of all images without a file, one a line.
         options: kept in the history of the table.
 
     Raises:
         UserError: contradictions under ``error``, missing images under ``error``, too many pairs to fill in.
     """
     if images is not None:
-        _find_images(said, report, images, missing)
+        _find_images(said, report, images, missing, missing_list)
     _merge(said, report, conflicts)
     report.not_listed = not_listed
     if not_listed == "absent":
         _fill_absent(said)
-    known = said.value != 0
+    known = slice(None) if said.value.all() else said.value != 0
     table = LabelTable.from_pairs(
         said.images,
         said.classes,
         said.image[known],
         said.cls[known],
         said.value[known],
+        origin="given" if said.score is None else np.where(np.isnan(said.score[known]), 0, MODEL),
+        score=None if said.score is None else said.score[known],
         class_ids=said.class_ids,
         groups=said.groups,
         coding=f"{report.coding}; not listed = {not_listed}",
@@ -106,7 +116,7 @@ def assemble(
     return table
 
 
-def _find_images(said: Statements, report: ImportReport, folder: str, missing: str) -> None:
+def _find_images(said: Statements, report: ImportReport, folder: str, missing: str, missing_list: str | None) -> None:
     found = locate(said.images.to_pylist(), folder)
     if found.completed:
         report.notes.append(f"{found.completed:,} image names have no ending; one picture fits each")
@@ -115,12 +125,16 @@ def _find_images(said: Statements, report: ImportReport, folder: str, missing: s
     if found.ambiguous:
         raise UserError(f"{len(found.ambiguous):,} images fit more than one file in {folder}", found.ambiguous)
     there = np.array([file is not None for file in found.files], bool)
+    names = said.images.filter(pa.array(~there)).to_pylist()
+    where = ""
+    if missing_list is not None:
+        write_text(missing_list, "".join(f"{name}\n" for name in names))
+        where = f"; all are listed in {missing_list}"
     if there.all():
         return
-    names = said.images.filter(pa.array(~there)).to_pylist()
     if missing == "error":
         raise UserError(
-            f"{len(names):,} of {len(there):,} images missing in {folder}; missing=skip leaves them out", names
+            f"{len(names):,} of {len(there):,} images missing in {folder}; missing=skip leaves them out{where}", names
         )
     report.missing = names
     number = np.cumsum(there, dtype=np.int32) - 1
@@ -133,12 +147,13 @@ def _find_images(said: Statements, report: ImportReport, folder: str, missing: s
 def _merge(said: Statements, report: ImportReport, policy: str) -> None:
     """Leave one statement for each pair, sorted by pair."""
     key = said.image.astype(np.int64) * max(len(said.classes), 1) + said.cls
-    step = np.diff(key)
-    if not (step > 0).all():
+    if not (key[1:] > key[:-1]).all():
         order = np.argsort(key, kind="stable")
         key = key[order]
         said.keep(order)  # type: ignore[arg-type]
-        step = np.diff(key)
+    if said.score is not None:
+        key = _yield_to_persons(said, report, key)
+    step = np.diff(key)
     if (step > 0).all():
         return
     starts = np.flatnonzero(np.concatenate([[True], step > 0]))
@@ -149,7 +164,7 @@ def _merge(said: Statements, report: ImportReport, policy: str) -> None:
     value[(present == 0) & (absent > 0)] = -1
     if policy in ("unknown", "present", "absent"):
         value[clash] = {"unknown": 0, "present": 1, "absent": -1}[policy]
-    report.repeats = len(key) - len(starts) - int((present + absent)[clash].sum() - clash.sum())
+    report.repeats += len(key) - len(starts) - int((present + absent)[clash].sum() - clash.sum())
     if clash.any():
         report.conflicts = _conflicts(said, starts, np.flatnonzero(clash), value)
         if policy == "error":
@@ -161,6 +176,34 @@ def _merge(said: Statements, report: ImportReport, policy: str) -> None:
             )
     said.keep(starts)  # type: ignore[arg-type]
     said.value = value
+
+
+def _yield_to_persons(said: Statements, report: ImportReport, key: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Leave out what a machine says about pairs that a person judged, and all but its surest word on each other pair.
+
+    Args:
+        said: sorted by ``key``.
+        report: gets the number of statements that a person overruled.
+        key: int64 (S,) number of the pair.
+
+    Returns:
+        The keys that are left.
+    """
+    assert said.score is not None
+    sure = np.where(np.isnan(said.score), np.float32(np.inf), said.score)
+    order = np.lexsort((-sure, key))
+    said.keep(order)  # type: ignore[arg-type]
+    machine = ~np.isnan(said.score)
+    first = np.concatenate([[True], key[1:] != key[:-1]])[: len(key)]
+    judged = (~machine)[np.flatnonzero(first)][np.cumsum(first) - 1]
+    if len(overruled := np.flatnonzero(machine & judged)):
+        some = [f"{said.images[int(said.image[i])]}, {said.classes[said.cls[i]]}" for i in overruled[: Tally.KEPT]]
+        report.dropped["machine labels of pairs that a person judged"] = Tally.of(some, len(overruled))
+    if surer := int((machine & ~judged & ~first).sum()):
+        report.repeats += surer
+    kept = ~machine | (first & ~judged)
+    said.keep(kept)
+    return key[kept]
 
 
 def _conflicts(
@@ -192,7 +235,12 @@ def _fill_absent(said: Statements) -> None:
             "import with not_listed=unknown, or choose fewer classes"
         )
     value = np.full(total, -1, np.int8)
-    value[said.image.astype(np.int64) * num_classes + said.cls] = said.value
+    listed = said.image.astype(np.int64) * num_classes + said.cls
+    value[listed] = said.value
+    if said.score is not None:
+        score = np.full(total, np.nan, np.float32)
+        score[listed] = said.score
+        said.score = score
     said.value = value
     said.image = np.repeat(np.arange(num_images, dtype=np.int32), num_classes)
     said.cls = np.tile(np.arange(num_classes, dtype=np.int32), num_images)

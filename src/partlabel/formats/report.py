@@ -209,7 +209,7 @@ def _some(names: list[str], count: int | None = None) -> str:
     """Return the first names, and how many more there are."""
     count = len(names) if count is None else count
     shown = [f'"{name}"' if "," in name else name for name in names[: Tally.KEPT]]
-    return ", ".join(shown) + (f", ... {count - len(shown):,} more" if count > len(shown) else "")
+    return ", ".join(shown) + (f", ... {count - len(shown):,} more" if 0 < len(shown) < count else "")
 
 
 def plural(count: int, noun: str) -> str:

@@ -17,12 +17,11 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from partlabel.errors import UserError
+from partlabel.formats.table.blocks import BLOCK_BYTES, TEXT, read_blocks
 
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-_BLOCK_BYTES = 8 << 20
 _BATCH_ROWS = 65_536
-_TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 @dataclass(frozen=True)
@@ -80,19 +79,27 @@ class TextTable:
             raise pa.ArrowInvalid("the header does not end on the first line")
         names = [f"c{i}" for i in range(len(self.header))]
         wanted = [names[i] for i in columns]
-        encoding = "utf8" if self.encoding.startswith("utf-8") else self.encoding
+        quoted, encoding = _has_quotes(self.path), "utf8" if self.encoding.startswith("utf-8") else self.encoding
+        if encoding == "utf8" and not quoted and self._ends_lines_with_lf():
+            yield from read_blocks(self.path, names, wanted, self.separator)
+            return
         reader = arrow_csv.open_csv(
             self.path,
             arrow_csv.ReadOptions(
-                column_names=names, skip_rows_after_names=1, encoding=encoding, block_size=_BLOCK_BYTES
+                column_names=names, skip_rows_after_names=1, encoding=encoding, block_size=BLOCK_BYTES
             ),
-            arrow_csv.ParseOptions(delimiter=self.separator, newlines_in_values=_has_quotes(self.path)),
+            arrow_csv.ParseOptions(delimiter=self.separator, newlines_in_values=quoted),
             arrow_csv.ConvertOptions(
-                column_types=dict.fromkeys(wanted, _TEXT), include_columns=wanted, strings_can_be_null=False
+                column_types=dict.fromkeys(wanted, TEXT), include_columns=wanted, strings_can_be_null=False
             ),
         )
         for batch in reader:
             yield batch.columns
+
+    def _ends_lines_with_lf(self) -> bool:
+        """Whether the header ends with a line feed, and no line before that with a carriage return alone."""
+        with open(self.path, "rb") as file:
+            return b"\r" not in file.readline(BLOCK_BYTES).replace(b"\r\n", b"")
 
     def _exact(self, columns: Sequence[int], skip: int) -> Iterator[Batch]:
         self._check()
