@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,8 +47,21 @@ def write(table: LabelTable, path: str) -> None:
                     "confidence": _confidences(table, part, machine),
                 }
             )
-            options = arrow_csv.WriteOptions(include_header=False, quoting_style="needed")
-            arrow_csv.write_csv(rows, file, options)
+            file.write(_lines(rows))
+
+
+def _lines(rows: pa.Table) -> bytes:
+    """Return rows as CSV with quotes only where they are needed; pyarrow writes them nowhere or everywhere."""
+    sink = io.BytesIO()
+    try:
+        arrow_csv.write_csv(rows, sink, arrow_csv.WriteOptions(include_header=False, quoting_style="none"))
+        return sink.getvalue()
+    except pa.ArrowInvalid:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(
+            zip(*(column.to_pylist() for column in rows.columns), strict=True)
+        )
+        return text.getvalue().encode()
 
 
 def _confidences(table: LabelTable, part: slice, machine: NDArray[np.bool_]) -> pa.StringArray:
