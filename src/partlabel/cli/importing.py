@@ -15,6 +15,8 @@ from cyclopts import App, Parameter
 
 from partlabel import formats
 from partlabel.cli.output import Json, reporting
+from partlabel.formats.watching import watched
+from partlabel.progress import Reporter
 
 group = App(name="import", help_format="markdown")
 
@@ -27,7 +29,8 @@ def _command(format: formats.Format) -> Any:
 
     def run(source: Path, /, *, output: Path, json: bool = False, **options: str | None) -> None:
         with reporting(json) as report:
-            table, found = formats.read(format.name, source, **options)
+            with Reporter().bar("megabytes read") as bar, watched(bar):
+                table, found = formats.read(format.name, source, **options)
             table.write_parquet(output)
             report({**found.to_dict(), "output": str(output)}, f"{found.text()}\n\nWritten to {output}")
 
