@@ -183,7 +183,7 @@ def as_xml(table, draw) -> str:
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_round_trip(data):
     table = data.draw(tables())
     with tempfile.TemporaryDirectory() as folder:
@@ -199,7 +199,7 @@ def test_round_trip(data):
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_damaged_files_are_refused_or_read(data):
     content = bytearray((case("CVAT-01")[0] / "annotations.xml").read_bytes())
     if data.draw(st.booleans()):
