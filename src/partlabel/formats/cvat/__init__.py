@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import zipfile
 import zlib
@@ -17,6 +16,7 @@ from partlabel.formats.assemble import Statements, assemble
 from partlabel.formats.class_names import settle_names, tidy
 from partlabel.formats.cvat.layout import Content
 from partlabel.formats.cvat.options import CvatOptions
+from partlabel.formats.given import given
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.labels import LabelTable
 
@@ -40,11 +40,7 @@ def read(path: str, options: CvatOptions) -> tuple[LabelTable, ImportReport]:
         not_listed=options.not_listed,
         images=options.images,
         missing=options.missing,
-        options={
-            f.name: getattr(options, f.name)
-            for f in dataclasses.fields(options)
-            if getattr(options, f.name) != f.default
-        },
+        options=given(options),
     )
     return table, report
 
