@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from partlabel.errors import UserError
-from partlabel.formats import chexpert, coco, cvat, folders, nuswide, table, voc
+from partlabel.formats import (
+    chexpert,
+    coco,
+    cvat,
+    fiftyone,
+    folders,
+    huggingface,
+    labelstudio,
+    nuswide,
+    openimages,
+    table,
+    voc,
+)
 from partlabel.formats.options import build
 from partlabel.formats.report import ImportReport
 from partlabel.labels import LabelTable
@@ -86,6 +98,33 @@ FORMATS = {
             chexpert.ChexpertOptions,
             chexpert.read,
         ),
+        Format(
+            "labelstudio",
+            "Label Studio exports (JSON, JSON-MIN, CSV, TSV) with Choices",
+            labelstudio.LabelStudioOptions,
+            labelstudio.read,
+            labelstudio.write,
+        ),
+        Format(
+            "fiftyone",
+            "FiftyOne: labels.json, or samples.json with classifications in one or two fields",
+            fiftyone.FiftyOneOptions,
+            fiftyone.read,
+            fiftyone.write,
+        ),
+        Format(
+            "huggingface",
+            "Hugging Face datasets: Parquet, folders of save_to_disk, image folders with metadata.jsonl",
+            huggingface.HuggingFaceOptions,
+            huggingface.read,
+        ),
+        Format(
+            "openimages",
+            "Open Images: image labels of persons and machines, or boxes; one file, a folder of them, or a pattern",
+            openimages.OpenImagesOptions,
+            openimages.read,
+            openimages.write,
+        ),
     )
 }
 
@@ -103,10 +142,16 @@ def read(format: str, path: str | os.PathLike[str], **options: Any) -> tuple[Lab
 
     Raises:
         UserError: an unknown format or option, or anything wrong in the file; all offenders of the pass are listed and
-            nothing is read by halves.
+            nothing is read by halves. Also when the memory does not suffice.
     """
     chosen = _find(format)
-    return chosen.read(os.fspath(path), build(chosen.options, format, options))
+    given = build(chosen.options, format, options)
+    try:
+        return chosen.read(os.fspath(path), given)
+    except MemoryError as error:
+        raise UserError(
+            f"{path}: not enough memory for its labels; choose classes with classes=FILE, or import it in parts"
+        ) from error
 
 
 def write(format: str, table: LabelTable, path: str | os.PathLike[str]) -> None:
