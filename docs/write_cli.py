@@ -27,6 +27,8 @@ def commands() -> list[tuple[str, ...]]:
         listed.append((name,))
         if name == "import":
             listed += [(name, format) for format in formats.FORMATS]
+        if name == "labels":
+            listed += [(name, "diff"), (name, "undo")]
     return listed
 
 

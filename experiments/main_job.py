@@ -50,7 +50,12 @@ PAPER_PICTURES, CHECK_PICTURES = 3000, 500
 
 def jobs() -> dict[str, tuple[float, Config]]:
     """Name of each job -> (proportion of known labels, configuration)."""
-    table: dict[str, tuple[float, Config]] = {"frozen-all-160px": (1.0, START), "finetune-all": (1.0, TUNED)}
+    longer = TUNED.replace(optim__epochs=7, optim__learning_rate=2e-4)
+    table: dict[str, tuple[float, Config]] = {
+        "frozen-all-160px": (1.0, START),
+        "finetune-all": (1.0, TUNED),
+        "finetune-all-7-epochs": (1.0, longer),
+    }
     for name in ("bce", "partial-bce"):
         for rate in (0.01, 0.05, 0.1):
             table[f"finetune-10-{name}-lr{rate}"] = (0.1, PAPER.replace(loss__name=name, optim__learning_rate=rate))
@@ -76,7 +81,7 @@ def run_job(name: str, data: Path, out: Path) -> dict[str, Any]:
     if result.is_file():
         return json.loads(result.read_text())
     proportion, config = jobs()[name]
-    if name == "finetune-all":
+    if name.startswith("finetune-all"):
         run_job("frozen-all-160px", data, out)
         config = config.replace(model__weights=str(out / "frozen-all-160px"))
     known, test = tables(data)

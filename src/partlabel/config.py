@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import tomllib
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ class ModelConfig:
     k_min: float = 0.1
     #: probability of the one dropout layer, after the backbone
     dropout: float = 0.0
+    #: heads on the one backbone, each with its own start and dropout; their scores are averaged (an ensemble)
+    heads: int = 1
     #: the label graph of algorithm 2 on top
     graph: bool = False
     #: hidden size d of a node; None is C, the paper's graph
@@ -89,6 +92,55 @@ class OptimConfig:
     clip_norm: float | None = None
 
 
+#: theta where none is chosen: the paper's best (its tables differ little over [b]); class-adaptive labels all pairs, as
+#: in CAP
+THETA = {
+    "score-threshold": 2.0,
+    "score-proportion": 0.4,
+    "positive-only": 5.0,
+    "uncertainty": 0.3,
+    "all-at-once": 0.0,
+    "class-adaptive": 1.0,
+}
+
+
+@dataclass(frozen=True)
+class RelabelConfig:
+    """The curriculum (algorithm 1): a model label for each easy unknown pair, before chosen epochs."""
+
+    #: numbers of the epochs, from 1, before which a round of relabelling takes place; the paper has 10 and 15 of 20
+    before: tuple[int, ...] = ()
+    #: which unknown pairs are easy, strategies [a] to [e] of section 3.3 in this order ("score-threshold" is also [d]
+    #: where the model has several heads), the 2-step baseline, and the class-adaptive one (CAP, 2023)
+    strategy: Literal[
+        "score-threshold",
+        "score-proportion",
+        "positive-only",
+        "uncertainty",
+        "all-at-once",
+        "class-adaptive",
+    ] = "uncertainty"
+    #: the strategy's theta: a score, a share of the unknown pairs, or an uncertainty; None is that of ``THETA``
+    theta: float | None = None
+    #: what "uncertainty" is: of the scores or of the probabilities, over the dropout samples
+    measure: Literal["variance", "deviation", "probability-variance", "entropy", "mutual-information"] = "variance"
+    #: T, dropout samples of an image
+    samples: int = 50
+    #: weight of model labels in the loss
+    weight: float = 1.0
+    #: decay of a running mean of the weights, which then does the relabelling; 0 takes the weights themselves
+    ema: float = 0.0
+    #: warn where a round labels more than this share of the unknown pairs
+    warn_share: float = 0.95
+    #: stop the training where a round gives a warning
+    stop_on_warning: bool = False
+
+    @property
+    def threshold(self) -> float:
+        """Theta, chosen or the strategy's own."""
+        return THETA[self.strategy] if self.theta is None else self.theta
+
+
 @dataclass(frozen=True)
 class Config:
     """One training run.
@@ -100,6 +152,7 @@ class Config:
     images: ImageConfig = field(default_factory=ImageConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
+    relabel: RelabelConfig = field(default_factory=RelabelConfig)
     #: "none", "all" (the whole backbone), or the number of stages that stay as they are
     freeze: str | int = "none"
     #: share of the images held out of the training table to validate on; 0 validates on nothing
@@ -123,6 +176,7 @@ class Config:
             "model.k_max": 0 < self.model.k_max <= 1,
             "model.k_min": 0 < self.model.k_min <= 1,
             "model.stages": self.model.stages is None or self.model.stages >= 1,
+            "model.heads": self.model.heads >= 1,
             "model.graph_hidden": self.model.graph_hidden is None or self.model.graph_hidden >= 1,
             "model.graph_steps": self.model.graph_steps >= 1,
             "images.size": self.images.size >= 1,
@@ -140,12 +194,29 @@ class Config:
             "freeze": self.freeze in ("none", "all") or str(self.freeze).isdecimal(),
             "optim.step_factor": self.optim.step_factor > 0,
             "loss.value": self.loss.value > 0,
+            "relabel.before": all(1 < epoch <= self.optim.epochs for epoch in self.relabel.before),
+            "relabel.theta": self._theta_fits(),
+            "relabel.samples": self.relabel.samples >= 2,
+            "relabel.weight": 0 <= self.relabel.weight <= 1,
+            "relabel.ema": 0 <= self.relabel.ema < 1,
+            "relabel.warn_share": 0 <= self.relabel.warn_share <= 1,
             "validation": 0 <= self.validation < 1,
             "workers": self.workers is None or self.workers >= 0,
         }
         wrong = [f"{name} = {self.get(name)!r}" for name, good in checks.items() if not good]
         if wrong:
             raise UserError("the configuration has values out of their range", wrong)
+        if self.relabel.before and self.relabel.strategy == "uncertainty" and not self.model.dropout:
+            raise UserError(
+                "relabelling by uncertainty needs model.dropout above 0: without dropout, every uncertainty would be 0"
+            )
+        if self.relabel.before and self.relabel.strategy == "uncertainty" and self.model.heads > 1:
+            raise UserError("relabelling by uncertainty takes one head; several go with the strategies by score")
+
+    def _theta_fits(self) -> bool:
+        """Scores and uncertainties are thresholds of at least 0, shares are at most 1."""
+        share = self.relabel.strategy in ("score-proportion", "class-adaptive")
+        return 0 <= self.relabel.threshold <= (1 if share else math.inf)
 
     @staticmethod
     def preset(name: str) -> Config:
@@ -246,7 +317,13 @@ def to_toml(document: dict[str, Any]) -> str:
 
 def _unknown_names(document: dict[str, Any], kind: type, prefix: str = "") -> list[str]:
     fields = {f.name: f for f in dataclasses.fields(kind)}
-    parts = {"model": ModelConfig, "images": ImageConfig, "loss": LossConfig, "optim": OptimConfig}
+    parts = {
+        "model": ModelConfig,
+        "images": ImageConfig,
+        "loss": LossConfig,
+        "optim": OptimConfig,
+        "relabel": RelabelConfig,
+    }
     unknown = []
     for name, value in document.items():
         if name not in fields:

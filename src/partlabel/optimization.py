@@ -45,6 +45,39 @@ def build_optimizer(model: Model, config: OptimConfig) -> torch.optim.Optimizer:
     return torch.optim.SGD(groups, momentum=config.momentum)
 
 
+class RunningMean:
+    """An exponential moving average of the trained weights, ``mean <- decay mean + (1 - decay) weights`` per step."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.weights = [p for p in model.parameters() if p.requires_grad]
+        self.mean = [p.detach().clone() for p in self.weights]
+        self.decay = decay
+
+    def update(self) -> None:
+        """Take in the weights after a step."""
+        torch._foreach_lerp_(self.mean, [p.detach() for p in self.weights], 1 - self.decay)
+
+    def load(self, mean: list[torch.Tensor]) -> None:
+        """Go on from a mean that was stored."""
+        for own, stored in zip(self.mean, mean, strict=True):
+            own.copy_(stored)
+
+    @contextmanager
+    def in_place(self) -> Generator[None, None, None]:
+        """Let the model have the mean in place of its weights."""
+        own = [p.detach().clone() for p in self.weights]
+        self._set(self.mean)
+        try:
+            yield
+        finally:
+            self._set(own)
+
+    def _set(self, values: list[torch.Tensor]) -> None:
+        with torch.no_grad():
+            for weight, value in zip(self.weights, values, strict=True):
+                weight.copy_(value)
+
+
 @contextmanager
 def batch_of_one(model: nn.Module, active: bool) -> Generator[None, None, None]:
     """Let batch normalisation use its statistics while a batch has one picture, as one value has no variance."""

@@ -70,6 +70,44 @@ def headline(metrics: Metrics) -> dict[str, Any]:
     return {name: None if np.isnan(value) else value for name, value in values.items()}
 
 
+def summary(history: list[dict[str, Any]], **about: Any) -> dict[str, Any]:
+    """What a finished training came to.
+
+    Args:
+        history: the rows of ``metrics.jsonl``.
+        about: what else to say, first.
+    """
+    epochs = [row for row in history if "epoch" in row]
+    rounds = [row for row in history if "round" in row]
+    scored = [row for row in epochs if row["validation"] and row["validation"]["mean_ap"] is not None]
+    best = max(scored, key=lambda row: row["validation"]["mean_ap"]) if scored else epochs[-1]
+    return {
+        **about,
+        "skipped_steps": sum(row["skipped_steps"] for row in epochs),
+        "seconds": round(sum(row["seconds"] for row in epochs), 1),
+        "labels_added": sum(row["added_present"] + row["added_absent"] for row in rounds),
+        "rounds": rounds,
+        "best_epoch": best["epoch"],
+        "best": best,
+        "last": epochs[-1],
+    }
+
+
+def round_line(row: dict[str, Any]) -> str:
+    """One round of relabelling for people."""
+    return (
+        f"round {row['round']} before epoch {row['before_epoch']}: {row['added_present']:,} present and "
+        f"{row['added_absent']:,} absent labels added; {row['label_proportion']:.1%} of the labels are known now"
+    )
+
+
+def write_round(run: Path, row: dict[str, Any]) -> None:
+    """Write the whole record of a round, ``rounds/round-1.json``."""
+    folder = run / "rounds"
+    folder.mkdir(exist_ok=True)
+    write_json(folder / f"round-{row['round']}.json", row)
+
+
 def epoch_line(row: dict[str, Any], epochs: int) -> str:
     """One epoch for people."""
     text = f"epoch {row['epoch']}/{epochs}  loss {row['loss']:.4f}  {row['images_per_second']:.0f} images/s"
@@ -80,5 +118,5 @@ def epoch_line(row: dict[str, Any], epochs: int) -> str:
 
 
 def write_history(run: Path, history: Iterable[dict[str, Any]]) -> None:
-    """Write ``metrics.jsonl``, a row per epoch."""
+    """Write ``metrics.jsonl``, a row per epoch and per round of relabelling, in order of time."""
     write_text(run / "metrics.jsonl", "".join(json.dumps(row, allow_nan=False) + "\n" for row in history))

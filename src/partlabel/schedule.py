@@ -28,6 +28,19 @@ def epoch_batches(num_images: int, batch_size: int, seed: int, epoch: int) -> li
     return [order[a:b] for a, b in zip(starts, [*starts[1:], num_images], strict=True)]
 
 
+def share(batch: NDArray[np.int64], world: int, rank: int) -> NDArray[np.int64]:
+    """One process's rows of a batch; with fewer rows than processes, some repeat a row without its labels."""
+    own = np.array_split(batch, world)[rank]
+    return own if len(own) else batch[:1]
+
+
+def derived_seed(*numbers: int) -> int:
+    """A seed of torch made of several numbers, the first of which may be any integer."""
+    first, *others = numbers
+    sequence = np.random.SeedSequence([first & 0xFFFFFFFFFFFFFFFF, *others])
+    return int(sequence.generate_state(1, np.uint64)[0] >> 1)
+
+
 def learning_rate_factor(config: OptimConfig, epoch: float) -> float:
     """Factor of the learning rate, a pure function of the time, so that nothing has to be restored on resume.
 

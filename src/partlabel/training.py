@@ -1,23 +1,21 @@
-"""The training loop. The only file that imports the engine, Lightning Fabric."""
+"""The training loop."""
 
 from __future__ import annotations
 
 import os
 import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from lightning_fabric import Fabric
-from lightning_fabric.strategies import DDPStrategy
 from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.checkpoints import Checkpoints
 from partlabel.config import Config
+from partlabel.engine import default_workers, gather, start
 from partlabel.errors import UserError
 from partlabel.features import Source, Stored, open_source, statistics
 from partlabel.images import flip_draw
@@ -27,12 +25,19 @@ from partlabel.model import Model, copy_model
 from partlabel.optimization import batch_of_one, build_loss, build_optimizer
 from partlabel.preparation import Prepared, check_labels, prepare
 from partlabel.progress import Reporter
-from partlabel.run_folder import create_run, epoch_line, headline, is_started, write_history
-from partlabel.schedule import epoch_batches, learning_rate_factor
+from partlabel.run_folder import (
+    create_run,
+    epoch_line,
+    headline,
+    is_started,
+    round_line,
+    summary,
+    write_history,
+    write_round,
+)
+from partlabel.schedule import derived_seed, epoch_batches, learning_rate_factor, share
 from partlabel.storage import write_json, write_text
-
-#: how long processes wait for the one that fills the cache
-_PATIENCE = timedelta(days=7)
+from partlabel.training_labels import TrainingLabels
 
 
 def train(
@@ -42,13 +47,16 @@ def train(
     run: str | os.PathLike[str],
     *,
     validation: LabelTable | None = None,
+    truth: LabelTable | None = None,
     resume: bool = False,
 ) -> dict[str, Any]:
     """Train a model and write a run folder.
 
     The folder holds ``config.toml``, ``labels.parquet`` and ``validation.parquet`` (what was trained and validated on),
-    ``metrics.jsonl`` (a row per epoch), ``summary.json``, the models ``best/`` and ``last/``, and ``checkpoints/``. Run
-    under ``torchrun``, all processes train one model; ``optim.batch_size`` counts the images of all of them.
+    ``metrics.jsonl`` (a row per epoch and round of relabelling), ``summary.json``, the models ``best/`` and ``last/``,
+    and ``checkpoints/``; with relabelling also ``rounds/`` (a record of each round) and ``relabelled.parquet`` (the
+    labels with those added). Run under ``torchrun``, all processes train one model; ``optim.batch_size`` counts the
+    images of all of them.
 
     Args:
         config: the run.
@@ -57,6 +65,7 @@ def train(
         run: folder to write; it must be new, or an unfinished run to ``resume``.
         validation: labels to validate on, of pictures in the same folder; None holds out ``config.validation`` of the
             table.
+        truth: true labels, for experiments; the labels that relabelling adds are compared with them, nothing else.
         resume: go on with the newest whole checkpoint. On a CPU the result equals that of a run that was never stopped,
             to the bit; the epoch that was running begins again.
 
@@ -65,9 +74,9 @@ def train(
 
     Raises:
         UserError: labels from which nothing can be learned, pictures that are missing or bad, a run folder in use, a
-            resumed run with another table or configuration.
+            resumed run with another table or configuration; a warning about a round under ``relabel.stop_on_warning``.
     """
-    return _Training(config, table, Path(images), Path(run), validation, resume).go()
+    return _Training(config, table, Path(images), Path(run), validation, truth, resume).go()
 
 
 class _Training:
@@ -80,13 +89,14 @@ class _Training:
         images: Path,
         run: Path,
         validation: LabelTable | None,
+        truth: LabelTable | None,
         resume: bool,
     ) -> None:
         check_labels(table, config.assume_absent)
         if validation is not None and validation.classes != table.classes:
             raise UserError("the validation labels have other classes than the training labels, or in another order")
         self.config, self.run = config, run
-        self.fabric = _fabric(config)
+        self.fabric = start(config)
         self.first = self.fabric.global_rank == 0
         self.report = Reporter(quiet=not self.first)
         self.checkpoints = Checkpoints(run / "checkpoints")
@@ -101,6 +111,10 @@ class _Training:
         self.loss = build_loss(config.loss, table.num_classes)
         prepared = prepare(table, images, config.images, config.workers, self.report)
         self._split(prepared, images, validation)
+        self.labels = TrainingLabels(config, prepared.table, self.split_rows, truth)
+        if not len(self.labels.train_rows):
+            raise UserError("no image with a known label is left to train on")
+        self._say_what_is_there()
         identity["labels of usable pictures"] = prepared.table.content_hash()
         is_started(run, identity, resume)
         torch.manual_seed(config.seed)
@@ -120,7 +134,7 @@ class _Training:
         self.fabric.barrier()
 
     def _split(self, prepared: Prepared, images: Path, validation: LabelTable | None) -> None:
-        """Rows to train and to validate on. A row without a known label gives no gradient and is left out."""
+        """Rows to train and to validate on."""
         everything, config = prepared.table, self.config
         rows = np.arange(everything.num_images)
         self.held_out = np.empty(0, np.int64)
@@ -129,32 +143,39 @@ class _Training:
         self.validation = None
         if validation is not None:
             self.validation = prepare(validation, images, config.images, config.workers, self.report)
-        self.table = everything
-        known = np.diff(everything.indptr)[rows] > 0
-        self.train_rows = rows[known] if not config.assume_absent else rows
-        if not len(self.train_rows):
-            raise UserError("no image with a known label is left to train on")
         self.skipped = prepared.skipped + (self.validation.skipped if self.validation else [])
-        self.without_labels = len(rows) - len(self.train_rows)
         self.animated = prepared.animated
         self.split_rows = rows
+
+    def _say_what_is_there(self) -> None:
+        self.about = {
+            "classes": self.labels.table.num_classes,
+            "images_trained": len(self.labels.train_rows),
+            "images_without_labels": len(self.split_rows) - len(self.labels.train_rows),
+            "images_skipped": len(self.skipped),
+            "images_animated": len(self.animated),
+            "known_labels": int(np.diff(self.labels.table.indptr)[self.labels.train_rows].sum()),
+            "assume_absent": self.config.assume_absent,
+            "processes": self.fabric.world_size,
+        }
         self.report.line(
-            f"{len(self.train_rows)} images to train on, "
+            f"{self.about['images_trained']} images to train on, "
             f"{self.validation.table.num_images if self.validation else len(self.held_out)} to validate on, "
-            f"{self.without_labels} without a known label, {len(self.skipped)} skipped"
+            f"{self.about['images_without_labels']} without a known label, {len(self.skipped)} skipped"
         )
 
     def _write_inputs(self) -> None:
-        self.table.select(self.split_rows).write_parquet(self.run / "labels.parquet")
+        table = self.labels.table
+        table.select(self.split_rows).write_parquet(self.run / "labels.parquet")
         if self.validation or len(self.held_out):
-            held = self.validation.table if self.validation else self.table.select(self.held_out)
+            held = self.validation.table if self.validation else table.select(self.held_out)
             held.write_parquet(self.run / "validation.parquet")
         if self.skipped:
             write_text(self.run / "skipped.txt", "".join(f"{name}: {why}\n" for name, why in self.skipped))
 
     def _open_sources(self, prepared: Prepared) -> None:
         config = self.config
-        workers = config.workers if config.workers is not None else _default_workers(self.fabric.device)
+        workers = config.workers if config.workers is not None else default_workers(self.fabric.device)
         several = self.fabric.world_size > 1
 
         def source(paths: list[Path], flip: bool, what: str) -> Source:
@@ -181,7 +202,7 @@ class _Training:
             self.fabric.barrier()
         new = self.state is None and self.model.started_from is None
         if new and self.stage == self.model.backbone.num_stages and isinstance(self.source, Stored):
-            self.model.head.standardise(*statistics(self.source, self.train_rows, self.fabric.device))
+            self.model.head.standardise(*statistics(self.source, self.labels.train_rows, self.fabric.device))
 
     def begin(self) -> tuple[int, float | None, list[dict[str, Any]]]:
         """Set up the optimizer, from the newest checkpoint where there is one: epochs done, best score, their rows."""
@@ -190,8 +211,10 @@ class _Training:
         if state is not None:
             optimizer.load_state_dict(state["optimizer"])
         self.net, self.optimizer = self.fabric.setup(self.model, optimizer)
+        self.labels.follow(self.model)
         if state is None:
             return 0, None, []
+        self.labels.restore(state["labels"])
         if state["precision"]:
             self.fabric.strategy.precision.load_state_dict(state["precision"])
         if self.first:
@@ -203,6 +226,8 @@ class _Training:
         """Run all epochs that are left, then write the summary."""
         start, best, history = self.begin()
         for epoch in range(start, self.config.optim.epochs):
+            if epoch + 1 in self.config.relabel.before:
+                history.append(self.relabel(epoch))
             row = self.epoch(epoch)
             metrics = self._validate()
             score = None if metrics is None or np.isnan(metrics.mean_ap) else float(metrics.mean_ap)
@@ -214,16 +239,44 @@ class _Training:
             if self.first:
                 self._save(epoch + 1, best, history, improved or score is None)
             self.fabric.barrier()
-        return self._finish(history)
+        came_to = summary(history, **self.about)
+        if self.first:
+            write_json(self.run / "summary.json", came_to)
+        self.fabric.barrier()
+        return came_to
+
+    def relabel(self, epoch: int) -> dict[str, Any]:
+        """Carry out the round before an epoch, counted from 0, and give its row of ``metrics.jsonl``."""
+        world = self.fabric.world_size
+        with self.report.bar(f"relabelling before epoch {epoch + 1}") as bar:
+            row = self.labels.relabel(
+                self.model,
+                self.source,
+                epoch,
+                rank=self.fabric.global_rank,
+                world=world,
+                gather=lambda own: gather(own, world),
+                progress=bar,
+            )
+        self.report.line(round_line(row))
+        if self.first:
+            write_round(self.run, row)
+            self.labels.table.select(self.split_rows).write_parquet(self.run / "relabelled.parquet")
+        for text in row["warnings"]:
+            self.report.line(f"warning: {text}")
+        if row["warnings"] and self.config.relabel.stop_on_warning:
+            raise UserError(f"stopped after round {row['round']} of relabelling, as it gave a warning", row["warnings"])
+        return {name: value for name, value in row.items() if name != "classes"}
 
     def epoch(self, epoch: int) -> dict[str, Any]:
         """Train one epoch, counted from 0, and give its row of ``metrics.jsonl``."""
         config, world, rank = self.config, self.fabric.world_size, self.fabric.global_rank
-        batches = epoch_batches(len(self.train_rows), config.optim.batch_size, config.seed, epoch)
-        rows = [self.train_rows[batch] for batch in batches]
-        mine = [_share(batch, world, rank) for batch in rows]
+        train_rows = self.labels.train_rows
+        batches = epoch_batches(len(train_rows), config.optim.batch_size, config.seed, epoch)
+        rows = [train_rows[batch] for batch in batches]
+        mine = [share(batch, world, rank) for batch in rows]
         flips = [flip_draw(config.seed, epoch, own) for own in mine] if config.images.flip else None
-        torch.manual_seed(_derived_seed(config.seed, epoch, rank))
+        torch.manual_seed(derived_seed(config.seed, epoch, rank))
         self._set_training_mode()
         total = torch.zeros((), device=self.fabric.device)
         skipped, began = 0, time.perf_counter()
@@ -245,10 +298,10 @@ class _Training:
             raise UserError(f"the loss is not finite in epoch {epoch + 1}; choose a lower learning rate")
         return {
             "epoch": epoch + 1,
-            "loss": float(total) / len(self.train_rows),
+            "loss": float(total) / len(train_rows),
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "seconds": round(seconds, 3),
-            "images_per_second": round(len(self.train_rows) / seconds, 1),
+            "images_per_second": round(len(train_rows) / seconds, 1),
             "skipped_steps": skipped,
         }
 
@@ -266,15 +319,16 @@ class _Training:
         Distributed processes average their gradients, so the sum over the own rows is multiplied by their number. A
         process without a row in a small batch runs one picture without labels, as it must take part.
         """
-        labels = self.table.dense(own)
-        if self.config.assume_absent:
-            labels[labels == 0] = -1
+        labels, weight = self.labels.labels(own)
         if self.fabric.global_rank >= batch_size:
             labels[:] = 0
         x = self._to_device(pictures)
         with batch_of_one(self.model, len(own) == 1):
             scores = self.net(x, self.stage)
-        loss = self.loss(scores, torch.from_numpy(labels).to(scores.device)) / batch_size
+        known = torch.from_numpy(labels).to(scores.device)
+        weight = None if weight is None else weight.to(scores.device)
+        heads = scores.unbind() if scores.ndim == 3 else (scores,)
+        loss = torch.stack([self.loss(head, known, weight) for head in heads]).mean() / batch_size
         self.fabric.backward(loss * self.fabric.world_size)
         return loss.detach() * self.fabric.world_size
 
@@ -287,6 +341,7 @@ class _Training:
         before = scaler.get_scale() if scaler is not None else 0.0
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        self.labels.after_step()
         return scaler is None or scaler.get_scale() >= before
 
     def _to_device(self, pictures: Tensor) -> Tensor:
@@ -299,7 +354,7 @@ class _Training:
             module.eval()
 
     def _validate(self) -> Metrics | None:
-        table = self.validation.table if self.validation else self.table
+        table = self.validation.table if self.validation else self.labels.table
         rows = np.arange(table.num_images) if self.validation else self.held_out
         if not len(rows):
             return None
@@ -314,9 +369,7 @@ class _Training:
                 scores = self.net(self._to_device(pictures), self.stage)
                 accumulator.update(scores.float(), table.dense(batch), rows=batch)
         if world > 1:
-            states: list[Any] = [None] * world
-            dist.all_gather_object(states, accumulator.state())
-            accumulator = Accumulator.from_states(states)
+            accumulator = Accumulator.from_states(gather(accumulator.state(), world))
         return accumulator.compute()
 
     def _save(self, epoch: int, best: float | None, history: list[dict[str, Any]], is_best: bool) -> None:
@@ -327,6 +380,7 @@ class _Training:
             "precision": self.fabric.strategy.precision.state_dict(),
             "best": best,
             "history": history,
+            "labels": self.labels.state(),
         }
         self.model.save(self.run / "last")
         if is_best:
@@ -334,66 +388,8 @@ class _Training:
         self.checkpoints.save(epoch, state)
         write_history(self.run, history)
 
-    def _finish(self, history: list[dict[str, Any]]) -> dict[str, Any]:
-        scored = [row for row in history if row["validation"] and row["validation"]["mean_ap"] is not None]
-        best = max(scored, key=lambda row: row["validation"]["mean_ap"]) if scored else history[-1]
-        summary = {
-            "classes": len(self.table.classes),
-            "images_trained": len(self.train_rows),
-            "images_without_labels": self.without_labels,
-            "images_skipped": len(self.skipped),
-            "images_animated": len(self.animated),
-            "known_labels": int(np.diff(self.table.indptr)[self.train_rows].sum()),
-            "assume_absent": self.config.assume_absent,
-            "processes": self.fabric.world_size,
-            "skipped_steps": sum(row["skipped_steps"] for row in history),
-            "seconds": round(sum(row["seconds"] for row in history), 1),
-            "best_epoch": best["epoch"],
-            "best": best,
-            "last": history[-1],
-        }
-        if self.first:
-            write_json(self.run / "summary.json", summary)
-        self.fabric.barrier()
-        return summary
-
-
-def _fabric(config: Config) -> Fabric:
-    """The engine for this process, alone or started by ``torchrun``."""
-    world, local = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    precision: Any = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[config.precision]
-    if config.precision == "16" and not torch.cuda.is_available():
-        raise UserError("half precision (16) needs a GPU; choose bf16 or 32")
-    if world == 1:
-        return Fabric(accelerator="auto", devices=1, precision=precision)
-    accelerator = "auto" if torch.cuda.is_available() else "cpu"
-    fabric = Fabric(
-        accelerator=accelerator,
-        devices=local,
-        num_nodes=world // local,
-        strategy=DDPStrategy(timeout=_PATIENCE, broadcast_buffers=False),
-        precision=precision,
-    )
-    fabric.launch()
-    return fabric
-
 
 def _frozen_stages(freeze: str | int, model: Model) -> int:
     if freeze == "none":
         return 0
     return model.backbone.num_stages if freeze == "all" else int(freeze)
-
-
-def _share(batch: NDArray[np.int64], world: int, rank: int) -> NDArray[np.int64]:
-    """This process's rows of a batch; with fewer rows than processes, some repeat a row without its labels."""
-    own = np.array_split(batch, world)[rank]
-    return own if len(own) else batch[:1]
-
-
-def _derived_seed(seed: int, epoch: int, rank: int) -> int:
-    return int(np.random.SeedSequence([seed & 0xFFFFFFFFFFFFFFFF, epoch, rank]).generate_state(1, np.uint64)[0] >> 1)
-
-
-def _default_workers(device: torch.device) -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(8, cores) if device.type == "cuda" else max(1, cores // 2)

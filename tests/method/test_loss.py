@@ -309,3 +309,34 @@ def test_two_processes_have_the_gradient_of_one(tmp_path: Path) -> None:
         for result in results:
             for own, parameter in zip(result[split]["gradients"], single.parameters(), strict=True):
                 torch.testing.assert_close(own, parameter.grad, rtol=1e-9, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 9), st.sampled_from(GAMMAS))
+def test_weights_of_single_labels(seed: int, n: int, c: int, gamma: float) -> None:
+    """Against the loops; p_i counts a label as one whatever its weight; what is unknown may be NaN."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(scale=4, size=(n, c))
+    y = rng.choice([-1, 0, 1], (n, c)).astype(np.int8)
+    w = rng.random((n, c)) * rng.integers(0, 2, (n, c))
+    constants = (*solve_g(gamma), gamma)
+    scores = torch.from_numpy(np.where(y == 0, np.nan, x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        value, grad = gradient(scores, torch.from_numpy(y), gamma=gamma, weight=torch.from_numpy(w))
+    np.testing.assert_allclose(value, reference.partial_bce(x, y, *constants, w), rtol=1e-9, atol=1e-15)
+    expected = complex_step(lambda x: reference.partial_bce(x, y, *constants, w), {"x": x}, "x")
+    np.testing.assert_allclose(grad.numpy(), expected, rtol=1e-9, atol=1e-15)
+
+
+def test_weights_of_one_change_nothing_and_half_of_them_half() -> None:
+    scores, labels = torch.tensor([[1.0, -2.0, 0.5]]), torch.tensor([[1, -1, 0]])
+    plain = partial_bce(scores, labels)
+    torch.testing.assert_close(partial_bce(scores, labels, weight=torch.ones(1, 3)), plain)
+    torch.testing.assert_close(partial_bce(scores, labels, weight=torch.full((1, 3), 0.5)), plain / 2)
+
+
+@pytest.mark.parametrize("weight", [torch.ones(1, 2), torch.tensor([[1.0, -0.1, 1.0]])])
+def test_wrong_weights_are_refused(weight: Tensor) -> None:
+    with pytest.raises(ValueError, match="weights of labels"):
+        partial_bce(torch.zeros(1, 3), torch.zeros(1, 3, dtype=torch.int8), weight=weight)

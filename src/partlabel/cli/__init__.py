@@ -14,7 +14,7 @@ from typing import TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 
-from partlabel.cli import downloads, labels, models, runs
+from partlabel.cli import downloads, labels, models, relabel, runs
 from partlabel.errors import PartlabelWarning, UserError
 
 __all__ = ["app", "main"]
@@ -61,11 +61,21 @@ Every label ends up as present, absent or unknown. What the values of the file m
 two readings are possible. The report says what was read, changed, left out and assumed.""",
 )
 for _order, _command in enumerate(
-    (labels.inspect, labels.simulate, runs.train, models.evaluate, models.predict, downloads.download, runs.demo),
+    (
+        labels.inspect,
+        labels.simulate,
+        runs.train,
+        models.evaluate,
+        models.predict,
+        relabel.relabel,
+        downloads.download,
+        runs.demo,
+    ),
     start=1,
 ):
     # the order of use, instead of the alphabet's
     app.command(_command, sort_key=_order, help_format="markdown")
+app.command(labels.group)
 
 
 def _say(message: object) -> None:

@@ -1,14 +1,66 @@
-"""Commands on label tables: inspect, simulate."""
+"""Commands on label tables: inspect, simulate, labels diff, labels undo."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from partlabel.cli.output import Json, reporting
 from partlabel.errors import UserError
+
+group = App(name="labels", help="Compare label tables, take back the labels of a model.", sort_key=6.5)
+
+
+@group.command(help_format="markdown")
+def diff(first: Path, second: Path, /, *, json: Json = False) -> None:
+    """Show what changed between two label tables.
+
+    Counts the labels that were added, lost or turned into their opposite, per class, and names the images and classes
+    that only one of the tables has.
+
+    Args:
+        first: Label table, a .parquet file.
+        second: A later state of it, such as after `partlabel relabel`.
+    """
+    with reporting(json) as report:
+        from partlabel.label_diff import diff as compare
+        from partlabel.labels import LabelTable
+
+        found = compare(LabelTable.read_parquet(first), LabelTable.read_parquet(second))
+        report({"first": str(first), "second": str(second), **found.to_dict()}, found.text())
+
+
+@group.command(help_format="markdown")
+def undo(
+    labels: Path,
+    /,
+    *,
+    output: Annotated[Path, Parameter(alias="-o")],
+    since_round: int = 1,
+    json: Json = False,
+) -> None:
+    """Take back labels that a model added; labels from people stay.
+
+    Args:
+        labels: Label table, a .parquet file.
+        output: Where the label table without them is written.
+        since_round: Take back this round of relabelling and all later ones; 1 takes back all.
+    """
+    with reporting(json) as report:
+        from partlabel.labels import LabelTable
+
+        if since_round < 1:
+            raise UserError(f"rounds are counted from 1, not {since_round}")
+        table = LabelTable.read_parquet(labels)
+        made = table.without_origin("model", since_round)
+        made.write_parquet(output)
+        gone = table.num_known - made.num_known
+        report(
+            {"output": str(output), "taken_back": gone, "known": made.num_known},
+            f"{output}: {gone:,} labels taken back, {made.num_known:,} are known",
+        )
 
 
 def inspect(labels: Path, /, *, png: Path | None = None, json: Json = False) -> None:

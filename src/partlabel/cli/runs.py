@@ -26,6 +26,7 @@ def train(
     preset: Literal["small", "paper"] | None = None,
     config: Path | None = None,
     validation: str | None = None,
+    truth: Path | None = None,
     resume: Annotated[bool, Parameter(show_default=False)] = False,
     settings: Settings | None = None,
     json: Json = False,
@@ -44,6 +45,7 @@ def train(
             Without a preset and without a file: small.
         config: Settings as a TOML file, such as the config.toml of another run.
         validation: Share of the pictures that is held out to validate on (0 for none), or another label table.
+        truth: Label table with the true labels, for experiments: says how many labels that relabelling adds are right.
         resume: Go on with a run that was stopped; give the options it was started with once more.
     """
     with reporting(json) as report:
@@ -53,7 +55,8 @@ def train(
         share, held_out = _validation(validation)
         chosen = make_config(preset, config, settings, share)
         table = LabelTable.read_parquet(labels)
-        summary = run_training(chosen, table, images, output, validation=held_out, resume=resume)
+        true = None if truth is None else LabelTable.read_parquet(truth)
+        summary = run_training(chosen, table, images, output, validation=held_out, truth=true, resume=resume)
         if os.environ.get("RANK", "0") == "0":  # one of the processes of torchrun speaks for all
             report({"run": str(output), **summary}, _trained(summary, output))
 
@@ -66,6 +69,8 @@ def _trained(summary: dict[str, Any], run: Path) -> str:
         lines.append(f"Taught nothing: {summary['images_without_labels']:,} pictures without a known label")
     if summary["images_skipped"]:
         lines.append(f"Left out: {summary['images_skipped']:,} pictures that are missing or cannot be read")
+    if summary["labels_added"]:
+        lines.append(f"Added: {summary['labels_added']:,} labels of the model in {len(summary['rounds'])} rounds")
     measured = summary["best"]["validation"]
     if measured and measured["mean_ap"] is not None:
         lines.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
@@ -32,6 +32,11 @@ class Settings:
         loss: `partial-bce` weighs a picture by the share of its labels that is known; `bce` does not.
         gamma: Exponent of that weight.
         graph: Put the paper's label graph on top, which learns which classes go together.
+        dropout: Share of the backbone's output that is left out at random in training.
+        relabel_before: Numbers of the epochs before which the model labels easy unknown pairs, such as `10,15`.
+        strategy: What makes a label easy: `score-threshold`, `score-proportion`, `positive-only`, `uncertainty` (needs
+            dropout), `all-at-once` or `class-adaptive`; see `partlabel relabel --help`.
+        theta: Threshold or share of the strategy; the paper's best where it is left out.
         epochs: How often every picture is used.
         batch_size: Pictures of one step.
         learning_rate: Learning rate at the start.
@@ -50,6 +55,13 @@ class Settings:
     loss: Literal["partial-bce", "bce"] | None = None
     gamma: float | None = None
     graph: Annotated[bool | None, Parameter(negative="--no-graph")] = None
+    dropout: float | None = None
+    relabel_before: str | None = None
+    strategy: (
+        Literal["score-threshold", "score-proportion", "positive-only", "uncertainty", "all-at-once", "class-adaptive"]
+        | None
+    ) = None
+    theta: float | None = None
     epochs: int | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
@@ -66,6 +78,10 @@ CONFIG_NAMES = {
     "backbone": "model__backbone",
     "weights": "model__weights",
     "graph": "model__graph",
+    "dropout": "model__dropout",
+    "relabel_before": "relabel__before",
+    "strategy": "relabel__strategy",
+    "theta": "relabel__theta",
     "loss": "loss__name",
     "gamma": "loss__gamma",
     "epochs": "optim__epochs",
@@ -92,5 +108,15 @@ def make_config(preset: str | None, file: Path | None, settings: Settings | None
     if preset is not None and file is not None:
         raise UserError("--preset and --config both choose the settings; give one of them")
     base = Config.read(file) if file is not None else Config.preset(preset or "small")
-    given = {**vars(settings or Settings()), "validation": validation}
+    given: dict[str, Any] = {**vars(settings or Settings()), "validation": validation}
+    if given["relabel_before"] is not None:
+        given["relabel_before"] = _epochs(given["relabel_before"])
     return base.replace(**{CONFIG_NAMES.get(name, name): value for name, value in given.items() if value is not None})
+
+
+def _epochs(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    wrong = [part for part in parts if not part.isdecimal()]
+    if wrong:
+        raise UserError("--relabel-before is a list of numbers of epochs, such as 10,15", wrong)
+    return [int(part) for part in parts]

@@ -59,6 +59,7 @@ def partial_bce(
     alpha: float | None = None,
     beta: float | None = None,
     reduction: str = "mean",
+    weight: Tensor | None = None,
 ) -> Tensor:
     """Return the partial-BCE loss (eq. 1, with the minus sign that the paper's print lacks).
 
@@ -85,13 +86,15 @@ def partial_bce(
         alpha: together with ``beta``, g's constants in place of the solved ones; p0 and value are then not used.
         beta: see alpha.
         reduction: "mean" over the rows, or "sum" over them.
+        weight: float (N, C), at least 0: factors of the single labels, such as less for those that a model added.
+            p_i counts a known label as one whatever its weight. None is 1 for all.
 
     Returns:
         Scalar, at least 0: float64 for float64 scores, else float32.
 
     Raises:
-        ValueError: labels outside {1, -1, 0} (each with row, class and value), shapes that differ, no class, gamma = 0,
-            g negative or not finite for a possible proportion, another reduction.
+        ValueError: labels outside {1, -1, 0} (each with row, class and value), shapes that differ, no class, a negative
+            weight, gamma = 0, g negative or not finite for a possible proportion, another reduction.
 
     Warns:
         UserWarning: labels of several rows hold a 1 and no -1, as a 0/1 target does.
@@ -106,6 +109,8 @@ def partial_bce(
     if scores.dtype != torch.float64:
         scores = scores.float()
     divisor = max(rows, 1) if reduction == "mean" else 1
+    if weight is not None:
+        return _weighted(scores, _checked(labels), weight, constants, classes * divisor)
     return _PartialBCE.apply(scores, _checked(labels), constants, classes * divisor)
 
 
@@ -130,10 +135,10 @@ class PartialBCE(nn.Module):
         """Constants of g, for the printed module."""
         return f"alpha={self.alpha:.6g}, beta={self.beta:.6g}, gamma={self.gamma:g}, reduction={self.reduction}"
 
-    def forward(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of scores (N, C) and labels (N, C), a scalar."""
+    def forward(self, scores: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return the loss of scores (N, C) and labels (N, C), a scalar; weight (N, C) is that of single labels."""
         constants = {"gamma": self.gamma, "alpha": self.alpha, "beta": self.beta}
-        return partial_bce(scores, labels, **constants, reduction=self.reduction)
+        return partial_bce(scores, labels, **constants, reduction=self.reduction, weight=weight)
 
 
 def _constants(
@@ -260,6 +265,18 @@ def _on_all(
     wrong = _zero_unknown(scores, labels).mul_(minus_y)
     loss = _softplus(wrong).mul_(known).sum(1).dot(weights)
     return loss, torch.sigmoid(wrong).mul_(minus_y.mul_(weights.unsqueeze(1)))
+
+
+def _weighted(
+    scores: Tensor, labels: Tensor, weight: Tensor, constants: tuple[float, float, float], divisor: int
+) -> Tensor:
+    """The loss where single labels have a weight."""
+    if weight.shape != labels.shape or bool((weight < 0).any()):
+        raise ValueError(f"the weights of labels are {tuple(labels.shape)} and at least 0, not {tuple(weight.shape)}")
+    known = labels != 0
+    weights = _weights(known.sum(1).clamp(min=1).to(scores.dtype), scores.shape[1], constants, divisor)
+    wrong = torch.where(known, scores, 0) * labels.neg().to(scores.dtype)
+    return (_softplus(wrong) * weight.to(scores.dtype) * known).sum(1).dot(weights)
 
 
 def _zero_unknown(scores: Tensor, labels: Tensor) -> Tensor:
