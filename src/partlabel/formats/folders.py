@@ -74,7 +74,7 @@ def read(path: str, options: FolderOptions) -> tuple[LabelTable, ImportReport]:
     if found.outside:
         report.dropped["pictures in no class folder"] = Tally.of(found.outside)
     if found.other:
-        report.notes.append(f"not read, as no pictures by their ending or links to folders: {Tally.of(found.other)}")
+        report.notes.append(f"left aside (not pictures by their ending, or links to folders): {Tally.of(found.other)}")
     first = _copies(path, found.pictures, report)
     classes = settle_names(found.classes, report, rename=options.rename, chosen=options.classes, sort=True)
     cls = classes.index[np.array(found.cls, np.int32)]

@@ -14,7 +14,7 @@ def text_lines(path: str) -> list[str]:
     Lines end with LF, CRLF or CR. The text is UTF-8, or what its byte-order mark says.
 
     Raises:
-        UserError: the file cannot be read or is empty, or lines are in another encoding (all are listed).
+        UserError: the file cannot be read or holds no text, or lines are in another encoding (all are listed).
     """
     encoding = find_encoding(path)
     try:
@@ -29,6 +29,8 @@ def text_lines(path: str) -> list[str]:
     lines = [line.strip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
     while lines and not lines[-1]:
         lines.pop()
+    if not lines:
+        raise UserError(f"{path}: the file holds only blank lines")
     return lines
 
 
