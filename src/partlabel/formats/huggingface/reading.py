@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partlabel.errors import UserError
-from partlabel.formats.huggingface.features import is_list, is_text
+from partlabel.formats.huggingface.features import is_list, is_text, leaves
 
 _ROWS = 8192
 #: what Parquet puts between a list and its items in the path of a column
@@ -79,28 +79,34 @@ def open_file(path: str) -> DataFile:
             size = file.seek(0, 2)
             file.seek(max(size - len(_END_OF_STREAM), 0))
             end = file.read()
-        if start.startswith(b"PAR1"):
-            return _open_parquet(path)
-        if start == b"ARROW1\0\0":
-            return _open_arrow(path, lambda source, options: pa.ipc.open_file(source, options=options))
-        if start.startswith(b"\xff\xff\xff\xff"):
-            if end != _END_OF_STREAM:
-                raise UserError(f"{path}: the file is cut: its end mark is missing")
-            return _open_arrow(path, lambda source, options: pa.ipc.open_stream(source, options=options))
-        if path.endswith((".jsonl", ".json", ".ndjson")):
-            return _open_json_lines(path)
+        if start.startswith(b"\xff\xff\xff\xff") and end != _END_OF_STREAM:
+            raise UserError(f"{path}: the file is cut: its end mark is missing")
+        opened = _open(path, start)
+        list(leaves(opened.schema))  # names of columns that are not UTF-8 show only now
+    return opened
+
+
+def _open(path: str, start: bytes) -> DataFile:
+    if start.startswith(b"PAR1"):
+        return _open_parquet(path)
+    if start == b"ARROW1\0\0":
+        return _open_arrow(path, lambda source, options: pa.ipc.open_file(source, options=options))
+    if start.startswith(b"\xff\xff\xff\xff"):
+        return _open_arrow(path, lambda source, options: pa.ipc.open_stream(source, options=options))
+    if path.endswith((".jsonl", ".json", ".ndjson")):
+        return _open_json_lines(path)
     raise UserError(f"{path}: neither a Parquet or Arrow file nor JSON lines (metadata.jsonl)")
 
 
 def _open_parquet(path: str) -> DataFile:
     file = pq.ParquetFile(path, memory_map=True)
 
-    leaves = [file.schema.column(i).path for i in range(len(file.schema))]
-    plain = [_LIST_STEPS.sub("", leaf) for leaf in leaves]
+    paths = [file.schema.column(i).path for i in range(len(file.schema))]
+    plain = [_LIST_STEPS.sub("", leaf) for leaf in paths]
 
     def read(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         below = tuple(f"{column}." for column in columns)
-        wanted = [leaf for leaf, name in zip(leaves, plain, strict=True) if name in columns or name.startswith(below)]
+        wanted = [leaf for leaf, name in zip(paths, plain, strict=True) if name in columns or name.startswith(below)]
         yield from file.iter_batches(_ROWS, columns=wanted)
 
     return DataFile(path, "Parquet", file.schema_arrow, read)
