@@ -125,15 +125,9 @@ def _statements(
         report.notes.append(
             f"{repeated:,} lines of the image list repeat an earlier one; their labels are put together"
         )
-    flat = matrix.reshape(-1)
-    row = np.flatnonzero(flat) if options.zero == "unknown" else np.arange(flat.size)
-    image, column = np.divmod(row, max(matrix.shape[1], 1))
-    return Statements(
-        encoded.dictionary,
-        names,
-        encoded.indices.to_numpy()[image],
-        cls[column],
-        (2 * flat[row] - 1).astype(np.int8),
-        row,
-        place,
-    )
+    flat, width = matrix.reshape(-1), matrix.shape[1]
+    image, column = encoded.indices.to_numpy().repeat(width), np.tile(cls, len(images))
+    said = Statements(encoded.dictionary, names, image, column, 2 * flat - 1, np.arange(flat.size), place)
+    if options.zero == "unknown":
+        said.keep(flat > 0)
+    return said

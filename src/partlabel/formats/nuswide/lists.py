@@ -84,7 +84,9 @@ def read_classes(files: Sequence[str], size: int) -> NDArray[np.int8]:
         except UserError as error:
             wrong += error.offenders or [error.message]
             continue
-        bad = [f"{file}:{n} {line[:40] or 'blank'}" for n, line in enumerate(lines, 1) if line not in ("0", "1")]
+        bad = []
+        if not set(lines) <= {"0", "1"}:
+            bad = [f"{file}:{n} {line[:40] or 'blank'}" for n, line in enumerate(lines, 1) if line not in ("0", "1")]
         if len(lines) != size:
             bad.append(f"{file}: {plural(len(lines), 'line')}, the image list has {size:,}")
         wrong += bad
