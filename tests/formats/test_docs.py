@@ -27,8 +27,9 @@ def test_examples(tmp_path, monkeypatch):
 
 
 def test_table_of_codings():
+    table = PAGE.read_text(encoding="utf-8").partition("| `coding` |")[2]
     for name, coding in NAMED.items():
-        row = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{name}` |"))
+        row = next(line for line in table.splitlines() if line.startswith(f"| `{name}` |"))
         cells = [cell.strip() for cell in row.split("|")[2:-1]]
         for word, cell in zip(("present", "absent", "uncertain", "unknown"), cells, strict=True):
             assert cell == ", ".join(shown(token) for token in coding.codes if coding.meaning(token) == word)
