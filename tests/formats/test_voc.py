@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -283,6 +284,19 @@ def test_subfolders_and_hidden_files(root):
     assert rows(table) == {"a.jpg": [1, -1], "x/a.jpg": [-1, 1], "y/b.jpg": [-1, -1]}
     (path / "Annotations" / "x" / "b.xml").write_text("<annotation><filename>c.jpg</filename></annotation>")
     assert "named otherwise than their picture: x/b.xml: c.jpg" in " ".join(formats.read("voc", path)[1].notes)
+
+
+def test_pictures_that_were_renamed_with_their_files(root):
+    path = root({"a": [thing("cat")], "x/b": [thing("dog")]})
+    for name in ("a", "x/b"):
+        file = path / "Annotations" / f"{name}.xml"
+        file.write_text(re.sub("<filename>.*<", "<filename>x/old.jpg<", file.read_text()))
+    error = refuse(path)
+    assert error.offenders == [f"x/old.jpg: {path}/Annotations/a.xml, {path}/Annotations/x/b.xml"]
+    assert "image_name=file" in error.message
+    table, report = formats.read("voc", path, image_name="file")
+    assert rows(table) == {"a": [1, -1], "x/b": [-1, 1]}
+    assert any("named otherwise than their picture" in note for note in report.notes)
 
 
 def test_no_object_at_all(root):

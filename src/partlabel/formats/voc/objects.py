@@ -91,6 +91,7 @@ def _parse_all(path: str, tree: Tree, options: VocOptions, report: ImportReport)
         except UserError as error:
             found.bad.append(error.offenders)
             continue
+        named = annotation.filename if options.image_name == "tag" else ""
         if not annotation.filename:
             unnamed.append(name)
         elif _stem(annotation.filename) != _stem(name):
@@ -101,7 +102,7 @@ def _parse_all(path: str, tree: Tree, options: VocOptions, report: ImportReport)
             found.difficult.append(thing.difficult)
             found.line.append(thing.line)
         found.files.append(file)
-        found.names.append(_image_name(name, annotation.filename))
+        found.names.append(_image_name(name, named))
     if unnamed:
         report.notes.append(f"XML files that do not name their picture; their own name was taken: {Tally.of(unnamed)}")
     if other:
@@ -140,7 +141,10 @@ def _refuse(path: str, found: _Found, cls: NDArray[np.int32], options: VocOption
     for name, file in zip(found.names, found.files, strict=True):
         of_name[name].append(file)
     if several := [f"{name}: {', '.join(files)}" for name, files in of_name.items() if len(files) > 1]:
-        what.append(f"{plural(len(several), 'image')} described by more than one XML file")
+        what.append(
+            f"{plural(len(several), 'image')} described by more than one XML file (image_name=file goes by the names "
+            "of the XML files)"
+        )
         offenders += several
     stray = np.flatnonzero(cls < 0).tolist()
     if stray and options.other_classes == "error":

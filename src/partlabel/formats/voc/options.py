@@ -18,6 +18,11 @@ _LAYOUT = option(
     "files where there are any",
     read_as.choice("auto", "xml", "lists"),
 )
+_IMAGE_NAME = option(
+    "what names the picture of an XML file: tag (its filename), or file (the name of the XML file itself, where "
+    "pictures were renamed with their XML files)",
+    read_as.choice("tag", "file"),
+)
 _DIFFICULT = option(
     "what a class counts as of which an image shows nothing but difficult objects (0 in the lists): unknown, present "
     "or absent",
@@ -53,6 +58,7 @@ class VocOptions:
 
     set: str | None = field(default=None, metadata=_SET)
     layout: str = field(default="auto", metadata=_LAYOUT)
+    image_name: str = field(default="tag", metadata=_IMAGE_NAME)
     difficult: str = field(default="unknown", metadata=_DIFFICULT)
     not_listed: str | None = field(default=None, metadata=_NOT_LISTED)
     conflicts: str = field(default="error", metadata=_CONFLICTS)
