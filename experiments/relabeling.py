@@ -4,7 +4,7 @@
     python -m experiments.relabeling graph          the same with the label graph
     python -m experiments.relabeling finetuned      the best of each kind with the whole network trained
 
-Frozen: the small preset with partial-BCE and dropout 0.2, rounds before epochs 10 and 15 of 20. Fine-tuned: 3,000
+Frozen: the small preset with partial-BCE and dropout 0.5, rounds before epochs 10 and 15 of 20. Fine-tuned: 3,000
 pictures at 128 px, 6 epochs, rounds before epochs 4 and 5. The truth of the hidden labels serves for TP and TN only;
 all metrics are those of the test pictures. Results: ``experiments/results/relabeling/*.json``, one for each run; a
 killed run goes on where it stopped, a finished one is not run again.
@@ -40,7 +40,7 @@ STRATEGIES: dict[str, tuple[str, tuple[float | None, ...]]] = {
     "[d] ensemble": ("score-threshold", (1.0, 2.0, 5.0)),
 }
 HEADS = 3
-BASE = FROZEN.replace(model__dropout=0.2)
+BASE = FROZEN.replace(model__dropout=0.5)
 #: pictures, epochs and size of the fine-tuned runs
 PICTURES = 3000
 FINETUNED = TUNED.replace(images__size=128, loss__name="partial-bce", optim__epochs=6)

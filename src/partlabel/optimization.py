@@ -28,6 +28,13 @@ def build_loss(config: LossConfig, num_classes: int) -> nn.Module:
     return loss
 
 
+def frozen_stages(freeze: str | int, model: Model) -> int:
+    """How many stages of the backbone ``Config.freeze`` keeps as they are."""
+    if freeze == "none":
+        return 0
+    return model.backbone.num_stages if freeze == "all" else int(freeze)
+
+
 def build_optimizer(model: Model, config: OptimConfig) -> torch.optim.Optimizer:
     """SGD or AdamW; weights decay, biases and the scales of normalisation do not."""
     head_rate = config.head_learning_rate or config.learning_rate

@@ -18,11 +18,12 @@ from partlabel.config import Config
 from partlabel.engine import default_workers, gather, start
 from partlabel.errors import UserError
 from partlabel.features import Source, Stored, open_source, statistics
+from partlabel.held_out import write_scores
 from partlabel.images import flip_draw
 from partlabel.labels import LabelTable
-from partlabel.metrics import Accumulator, Metrics
+from partlabel.metrics import Metrics
 from partlabel.model import Model, copy_model
-from partlabel.optimization import batch_of_one, build_loss, build_optimizer
+from partlabel.optimization import batch_of_one, build_loss, build_optimizer, frozen_stages
 from partlabel.preparation import Prepared, check_labels, prepare
 from partlabel.progress import Reporter
 from partlabel.run_folder import (
@@ -38,6 +39,7 @@ from partlabel.run_folder import (
 from partlabel.schedule import derived_seed, epoch_batches, learning_rate_factor, share
 from partlabel.storage import write_json, write_text
 from partlabel.training_labels import TrainingLabels
+from partlabel.validation import validate
 
 
 def train(
@@ -119,7 +121,7 @@ class _Training:
         is_started(run, identity, resume)
         torch.manual_seed(config.seed)
         self.model = Model(config.model, table.classes, config.images.size, table.class_ids)
-        self.stage = _frozen_stages(config.freeze, self.model)
+        self.stage = frozen_stages(config.freeze, self.model)
         self.model.freeze(self.stage)
         self.model.to(self.fabric.device)
         if config.channels_last:
@@ -229,7 +231,7 @@ class _Training:
             if epoch + 1 in self.config.relabel.before:
                 history.append(self.relabel(epoch))
             row = self.epoch(epoch)
-            metrics = self._validate()
+            metrics, held_out = self._validate()
             score = None if metrics is None or np.isnan(metrics.mean_ap) else float(metrics.mean_ap)
             row["validation"] = None if metrics is None else headline(metrics)
             history.append(row)
@@ -237,7 +239,7 @@ class _Training:
             improved = score is not None and (best is None or score > best)
             best = score if improved else best
             if self.first:
-                self._save(epoch + 1, best, history, improved or score is None)
+                self._save(epoch + 1, best, history, improved or score is None, held_out)
             self.fabric.barrier()
         came_to = summary(history, **self.about)
         if self.first:
@@ -353,26 +355,31 @@ class _Training:
         for module in self.model.backbone.stage_modules(self.stage):
             module.eval()
 
-    def _validate(self) -> Metrics | None:
+    def _validate(self) -> tuple[Metrics | None, NDArray[np.float32] | None]:
+        """Metrics on the known labels of the validation part, and its scores (N, C)."""
         table = self.validation.table if self.validation else self.labels.table
         rows = np.arange(table.num_images) if self.validation else self.held_out
         if not len(rows):
-            return None
-        world, rank = self.fabric.world_size, self.fabric.global_rank
-        own = np.array_split(rows, world)[rank]
-        size = max(self.config.optim.batch_size, 64)
-        batches = [own[a : a + size] for a in range(0, len(own), size)]
-        accumulator = Accumulator(table.num_classes, table.classes)
+            return None, None
         self.net.eval()
-        with torch.inference_mode():
-            for batch, pictures in zip(batches, self.validation_source.batches(batches, None), strict=True):
-                scores = self.net(self._to_device(pictures), self.stage)
-                accumulator.update(scores.float(), table.dense(batch), rows=batch)
-        if world > 1:
-            accumulator = Accumulator.from_states(gather(accumulator.state(), world))
-        return accumulator.compute()
+        return validate(
+            lambda pictures: self.net(self._to_device(pictures), self.stage),
+            self.validation_source,
+            table,
+            rows,
+            batch_size=max(self.config.optim.batch_size, 64),
+            rank=self.fabric.global_rank,
+            world=self.fabric.world_size,
+        )
 
-    def _save(self, epoch: int, best: float | None, history: list[dict[str, Any]], is_best: bool) -> None:
+    def _save(
+        self,
+        epoch: int,
+        best: float | None,
+        history: list[dict[str, Any]],
+        is_best: bool,
+        held_out: NDArray[np.float32] | None,
+    ) -> None:
         state = {
             "epoch": epoch,
             "model": self.model.state_dict(),
@@ -385,11 +392,7 @@ class _Training:
         self.model.save(self.run / "last")
         if is_best:
             copy_model(self.run / "last", self.run / "best")
+            if held_out is not None:
+                write_scores(self.run, self.model.classes, held_out)
         self.checkpoints.save(epoch, state)
         write_history(self.run, history)
-
-
-def _frozen_stages(freeze: str | int, model: Model) -> int:
-    if freeze == "none":
-        return 0
-    return model.backbone.num_stages if freeze == "all" else int(freeze)
