@@ -104,6 +104,7 @@ def test_names_confidences_and_attributes_in_labels_json(tmp_path):
     assert table.origin.tolist() == [1, 0, 2, 0]
     assert (report.present, report.without_known.count) == (4, 1)
     assert formats.read("fiftyone", path, weak="given")[0].origin.tolist() == [0, 0, 2, 0]
+    assert formats.read("fiftyone", path, classes="dog")[0].origin.tolist() == [0]
 
 
 def test_a_confidence_outside_0_and_1_is_refused(tmp_path):

@@ -22,6 +22,8 @@ from partlabel.label_pairs import MODEL, ORIGINS
 
 #: confidences are moved inside these bounds, so that the score before the sigmoid is finite
 _LOWEST, _HIGHEST = 1e-7, 1 - 1e-7
+#: scores from here on do not fit into 32 bits, and are taken from the confidence
+_LARGEST = 3e38
 
 
 class Label(msgspec.Struct):
@@ -200,7 +202,7 @@ def _score(label: Label, value: int, weak: str) -> float | None:
     if confidence is not None and (type(confidence) not in (int, float) or not 0 <= confidence <= 1):
         raise ValueError(f"the confidence {confidence!r} is not between 0 and 1")
     if label.origin == ORIGINS[MODEL]:
-        if type(label.score) in (int, float) and math.isfinite(label.score):
+        if type(label.score) in (int, float) and abs(label.score) < _LARGEST:
             return float(label.score)
         return math.nan if confidence is None else _before_sigmoid(confidence)
     clean = confidence in (None, 1) or (confidence == 0 and value < 0) or label.origin in ORIGINS

@@ -35,14 +35,14 @@ class Origins:
 
     def mark(self, table: LabelTable) -> LabelTable:
         """Return the table with the origin that people's labels were read with; others stay ``given``."""
-        if not (self.origin > MODEL).any():
-            return table
         image, kept = self._images_in(table)
         mine = kept & (self.origin != MODEL)
+        if not (self.origin[mine] > MODEL).any():
+            return table
         key = _key(image[mine], self.cls[mine], self.value[mine], table.num_classes)
         wanted = _key(table.pair_images(), table.indices, table.values, table.num_classes)
         known, first = np.unique(key, return_index=True)
-        at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
+        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         found = known[at] == wanted
         origin = np.where(found, self.origin[mine][first[at]], 0).astype(np.uint8)
         return table.derive("origins", {"of": "the source"}, origin=origin)
