@@ -15,13 +15,20 @@ from cyclopts import App, Parameter
 
 from partlabel import formats
 from partlabel.cli.output import Json, reporting
+from partlabel.formats.storing import check_place, report_paths, store
 from partlabel.formats.watching import watched
 from partlabel.progress import Reporter
 
 group = App(name="import", help_format="markdown")
 
 SOURCE = Annotated[Path, Parameter(help="The annotation file, or the folder of annotation files.")]
-OUTPUT = Annotated[Path, Parameter(alias="-o", help="Where the label table is written, a .parquet file.")]
+OUTPUT = Annotated[
+    Path,
+    Parameter(
+        alias="-o",
+        help="Where the label table is written, a .parquet file; the report of the import is written beside it.",
+    ),
+]
 
 
 def _command(format: formats.Format) -> Any:
@@ -29,10 +36,15 @@ def _command(format: formats.Format) -> Any:
 
     def run(source: Path, /, *, output: Path, json: bool = False, **options: str | None) -> None:
         with reporting(json) as report:
+            check_place(output)
             with Reporter().bar("megabytes read") as bar, watched(bar):
                 table, found = formats.read(format.name, source, **options)
-            table.write_parquet(output)
-            report({**found.to_dict(), "output": str(output)}, f"{found.text()}\n\nWritten to {output}")
+            store(table, found, output)
+            as_json, as_text = report_paths(output)
+            report(
+                {**found.to_dict(), "output": str(output), "report": str(as_json)},
+                f"{found.text()}\n\nWritten to {output}, this report to {as_text} and {as_json.name}",
+            )
 
     arguments = [
         Argument("source", Argument.POSITIONAL_ONLY, annotation=SOURCE),
