@@ -30,7 +30,7 @@ from partlabel.storage import write_json
 
 RESULTS = Path(__file__).parent / "results" / "relabeling"
 KNOWN = 0.1
-#: name in the paper -> (strategy, thetas of its table)
+#: name in the paper -> (strategy, thetas of its table); the last two are not in the paper
 STRATEGIES: dict[str, tuple[str, tuple[float | None, ...]]] = {
     "2 steps": ("all-at-once", (None,)),
     "[e] uncertainty": ("uncertainty", (0.1, 0.2, 0.3, 0.4, 0.5)),
@@ -38,6 +38,8 @@ STRATEGIES: dict[str, tuple[str, tuple[float | None, ...]]] = {
     "[b] score proportion": ("score-proportion", (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)),
     "[c] positive only": ("positive-only", (1.0, 2.0, 5.0)),
     "[d] ensemble": ("score-threshold", (1.0, 2.0, 5.0)),
+    "class-adaptive": ("class-adaptive", (0.5, 0.8, 1.0)),
+    "[e] of probabilities": ("uncertainty", (0.001, 0.003, 0.01)),
 }
 HEADS = 3
 BASE = FROZEN.replace(model__dropout=0.5)
@@ -63,6 +65,8 @@ def jobs(kind: str) -> dict[str, dict[str, Any]]:
             change = {"relabel__before": before, "relabel__strategy": strategy, "relabel__theta": theta}
             if name.startswith("[d]"):
                 change["model__heads"] = HEADS
+            if name == "[e] of probabilities":
+                change["relabel__measure"] = "probability-variance"
             found[name if theta is None else f"{name} {theta:g}"] = change
     return found
 
