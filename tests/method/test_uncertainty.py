@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from partlabel.config import ModelConfig
+from partlabel.method import uncertainty
 from partlabel.method.uncertainty import Uncertainty, mc_dropout, summarise
 from partlabel.model import Head
 from tests.reference.graph import label_graph
@@ -128,6 +129,23 @@ def test_any_batch_order_and_process_to_the_bit(kind: tuple[str, bool]) -> None:
             assert torch.equal(torch.cat(values), getattr(whole, name)[order]), name
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_of_any_size(kind: tuple[str, bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    head, features = make_head(*kind), torch.rand(2, 5, 2, 3)
+    whole = mc_dropout(head, features, samples=70)
+    for piece in (1, 5 * 6 * 5):
+        monkeypatch.setitem(uncertainty._PIECE, "cpu", piece)
+        for one, other in zip(mc_dropout(head, features, samples=70), whole, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_autocast_changes_nothing() -> None:
+    head, features = make_head(), torch.rand(2, 5, 2, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = mc_dropout(head, features)
+    assert all(torch.equal(a, b) for a, b in zip(inside, mc_dropout(head, features), strict=True))
+
+
 def test_seed_and_number_choose_the_masks() -> None:
     head = make_head("weldon")
     features = torch.rand(1, 5, 2, 3).expand(2, -1, -1, -1)
@@ -151,7 +169,7 @@ def test_the_same_distribution_as_dropout_in_training(kind: tuple[str, bool], p:
 
 
 def test_masks_of_inputs_passes_and_images_are_independent() -> None:
-    a, b = (torch.tensor(np.array([mask(0.3, 0, number, t, 200) for t in range(66)])).float() for number in (0, 1))
+    a, b = (torch.tensor(np.array([mask(0.3, 0, number, t, 100) for t in range(48)])).float() for number in (0, 1))
     assert abs(a.mean() - 0.7) < 5 * math.sqrt(0.21 / a.numel())
     for one, other in ((a, b), (a[1:], a[:-1]), (a[:, 1:], a[:, :-1]), (a[32:], a[:-32])):
         correlation = torch.corrcoef(torch.stack([one.flatten(), other.flatten()]))[0, 1]
@@ -189,6 +207,9 @@ def test_no_dropout_is_an_error() -> None:
     """CUR-01."""
     head, features = make_head(dropout=0.0), torch.rand(1, 5, 1, 1)
     with pytest.raises(ValueError, match="no dropout, uncertainty would be 0"):
+        mc_dropout(head, features)
+    head.dropout.p = 1.0
+    with pytest.raises(ValueError, match="keeps nothing"):
         mc_dropout(head, features)
     head.dropout = nn.Identity()  # type: ignore[bad-assignment]
     with pytest.raises(ValueError, match="no dropout, uncertainty would be 0"):

@@ -17,8 +17,8 @@ from partlabel.method.graph import LabelGraph
 
 #: the probability of the dropout is rounded to a multiple of 2^-_BITS
 _BITS = 16
-#: numbers of one piece of work, so that it stays in the processor's cache
-_PIECE = 2**19
+#: numbers of one piece of work: small enough for a processor's cache, and large enough to keep a GPU busy
+_PIECE = {"cpu": 2**19, "cuda": 2**25}
 #: random numbers drawn at once, for each bit
 _STEP = 2**12
 #: bits of one int32
@@ -85,6 +85,7 @@ def mc_dropout(
     Where only the linear classifier follows the dropout (no ``pool``, no ``graph``), mean and variance are exact:
     ``w x + b`` and ``p/(1-p) * sum_d (w_d x_d)^2``. All else is estimated from the passes, variances without bias
     (divided by ``samples - 1``). The estimates take the probability of the dropout rounded to a multiple of 2^-16.
+    Computed in at least float32, whatever the autocast.
 
     Args:
         head: such as ``Model.head``; neither its mode nor anything in it changes.
@@ -97,11 +98,13 @@ def mc_dropout(
         (N, C) each, in float32, or float64 for a head in float64.
 
     Raises:
-        ValueError: no dropout in the head, samples below 2, or not one number for each image.
+        ValueError: no dropout in the head or one of 1, samples below 2, or not one number for each image.
     """
     rate = getattr(head.dropout, "p", 0.0) if isinstance(head.dropout, nn.Dropout) else 0.0
     if not rate:
         raise ValueError("no dropout, uncertainty would be 0")
+    if rate == 1:
+        raise ValueError("a dropout of 1 keeps nothing")
     if samples < 2:
         raise ValueError(f"samples is at least 2, not {samples}")
     numbers = torch.arange(len(features)) if index is None else index
@@ -111,13 +114,14 @@ def mc_dropout(
     weight = head.classifier.weight.flatten(1).to(dtype)
     bias = torch.zeros_like(weight[:, 0]) if head.classifier.bias is None else head.classifier.bias.to(dtype)
     result = weight.new_empty(len(Uncertainty._fields), len(features), len(weight))
-    for i, number in enumerate(numbers.tolist()):
-        x = head.before_dropout(features[i : i + 1])[0].to(dtype).contiguous()
-        masks = _Masks(rate, samples, seed, number)
-        result[:, i] = torch.stack(summarise(_scores(head, x, weight, bias, masks)))
-        if head.pool is None and head.graph is None:
-            result[0, i] = torch.addmv(bias, weight, x.flatten())
-            result[1, i] = rate / (1 - rate) * (weight * x.flatten()).square().sum(1)
+    with torch.autocast(features.device.type, enabled=False):
+        for i, number in enumerate(numbers.tolist()):
+            x = head.before_dropout(features[i : i + 1])[0].to(dtype).contiguous()
+            masks = _Masks(rate, samples, seed, number)
+            result[:, i] = torch.stack(summarise(_scores(head, x, weight, bias, masks)))
+            if head.pool is None and head.graph is None:
+                result[0, i] = torch.addmv(bias, weight, x.flatten())
+                result[1, i] = rate / (1 - rate) * (weight * x.flatten()).square().sum(1)
     return Uncertainty(*result)
 
 
@@ -151,8 +155,12 @@ def _scores(head: DropoutHead, x: Tensor, weight: Tensor, bias: Tensor, masks: _
     scores = torch.cat(parts)
     if head.graph is None:
         return scores
-    rows = max(1, _PIECE // (head.graph.num_classes * head.graph.hidden))
+    rows = max(1, _piece(x.device) // (head.graph.num_classes * head.graph.hidden))
     return torch.cat([head.graph(part) for part in scores.split(rows)])
+
+
+def _piece(device: torch.device) -> int:
+    return _PIECE.get(device.type, _PIECE["cpu"])
 
 
 def _masked(values: Tensor, mask: Tensor) -> Tensor:
@@ -178,7 +186,7 @@ class _Masks:
     def pieces(self, shape: tuple[int, int], device: torch.device) -> Iterator[Tensor]:
         """Masks of some passes at a time, int32 (D, passes, regions), -1 where the input is kept."""
         channels, regions = shape
-        step = max(1, _PIECE // (channels * regions))
+        step = max(1, _piece(device) // (channels * regions))
         shifts = torch.arange(_HALF - 1, -1, -1, dtype=torch.int32, device=device).view(1, _HALF, 1)
         for block in range(-(-self.samples // (2 * _HALF))):
             kept = self._kept(block, channels * regions, device).view(channels, 1, regions)
