@@ -318,6 +318,22 @@ def test_heads_of_an_ensemble(tmp_path, known):
         config(model__heads=2, model__dropout=0.5, relabel__strategy="uncertainty")
 
 
+def test_each_head_learns_as_if_alone_and_the_backbone_from_their_mean():
+    """Two equal heads: their gradients are those of one, and so is the gradient of the features."""
+    from partlabel.config import ModelConfig
+    from partlabel.model import Heads
+
+    heads = Heads(4, 3, ModelConfig(heads=2, pooling="average"))
+    heads.members[1].load_state_dict(heads.members[0].state_dict())
+    features = torch.randn(5, 4, 1, 1, requires_grad=True)
+    heads.train()(features).square().sum().backward()
+    mean_gradient, first = features.grad.clone(), heads.members[0].classifier.weight.grad.clone()
+    features.grad = heads.members[0].classifier.weight.grad = None
+    heads.members[0](features).square().sum().backward()
+    torch.testing.assert_close(features.grad, mean_gradient)
+    torch.testing.assert_close(heads.members[0].classifier.weight.grad, first)
+
+
 def test_two_processes_relabel_as_one(tmp_path, known, truth):
     """The same labels are added as in one process; the weights are equal to rounding."""
     chosen = config(model__dropout=0.0, relabel__theta=0.0)

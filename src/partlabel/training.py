@@ -330,9 +330,9 @@ class _Training:
         known = torch.from_numpy(labels).to(scores.device)
         weight = None if weight is None else weight.to(scores.device)
         heads = scores.unbind() if scores.ndim == 3 else (scores,)
-        loss = torch.stack([self.loss(head, known, weight) for head in heads]).mean() / batch_size
+        loss = torch.stack([self.loss(head, known, weight) for head in heads]).sum() / batch_size
         self.fabric.backward(loss * self.fabric.world_size)
-        return loss.detach() * self.fabric.world_size
+        return loss.detach() * (self.fabric.world_size / len(heads))
 
     def _update(self) -> bool:
         """Apply the gradient; False where half precision overflowed and the step was left out."""
