@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from timm.data import resolve_model_data_config
 from torch import Tensor, nn
 
 from partlabel.backbone import Backbone
+from partlabel.calibration import Calibration, sigmoid
 from partlabel.config import ModelConfig, to_toml
 from partlabel.errors import UserError
 from partlabel.method.graph import LabelGraph
@@ -120,6 +123,8 @@ class Heads(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features as of :class:`Head` to scores, (K, N, C) in training, else their mean (N, C)."""
+        share = 1 / len(self.members)  # each head learns as if alone, the backbone from the mean of their gradients
+        features = features * share + (features * (1 - share)).detach()
         scores = torch.stack([head(features) for head in self.members])
         return scores if self.training else scores.mean(0)
 
@@ -130,14 +135,19 @@ class Heads(nn.Module):
 
 
 class Model(nn.Module):
-    """A multi-label classifier with all that it needs to be used: classes, preprocessing, thresholds.
+    """A multi-label classifier with all that it needs to be used: classes, preprocessing, thresholds, calibration.
 
     Args:
         config: the network.
         classes: C class names, in the order of the scores.
         size: side in pixels of the pictures.
         class_ids: the source's ids of the classes, or None.
-        thresholds: per class, on scores; present where score >= threshold. None is 0, which is probability 0.5.
+        thresholds: per class, on scores; present where score >= threshold. None is the default of 0.
+
+    Attributes:
+        threshold_goal: what the thresholds were chosen by, in words; "default" where nobody chose.
+        threshold_sources: per class, where its threshold came from, a key of :data:`partlabel.thresholds.SOURCES`.
+        calibration: how scores become probabilities; None is the plain sigmoid.
 
     Raises:
         UserError: see :func:`partlabel.weights.create_backbone` and :class:`Backbone`.
@@ -159,6 +169,9 @@ class Model(nn.Module):
         self.classes = tuple(classes)
         self.class_ids = None if class_ids is None else tuple(class_ids)
         self.thresholds = tuple(thresholds) if thresholds is not None else (0.0,) * len(self.classes)
+        self.threshold_goal = "default"
+        self.threshold_sources = ("default",) * len(self.classes)
+        self.calibration: Calibration | None = None
         start = Path(config.weights)
         whole = config.weights not in ("auto", "none") and start.is_dir()
         net = create_backbone(config.backbone, "none" if whole else config.weights, size)
@@ -196,6 +209,12 @@ class Model(nn.Module):
         """Pixels in 0..255 to the backbone's input."""
         return torch.addcmul(self.pixel_shift, images.to(self.pixel_scale.dtype), self.pixel_scale)
 
+    def probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Scores (N, C) to probabilities (N, C) in [0, 1]: calibrated where the model is, else the sigmoid."""
+        return (
+            sigmoid(scores.astype(np.float64)) if self.calibration is None else self.calibration.probabilities(scores)
+        )
+
     def freeze(self, stages: int) -> None:
         """Stop training the first ``stages`` stages of the backbone.
 
@@ -231,8 +250,7 @@ class Model(nn.Module):
             "version": _VERSION,
             "classes": list(self.classes),
             "class_ids": None if self.class_ids is None else list(self.class_ids),
-            "thresholds": list(self.thresholds),
-            "decision": "present where score >= threshold",
+            **_decision(self.thresholds, self.threshold_goal, self.threshold_sources, self.calibration),
             "preprocessing": msgspec.to_builtins(dataclasses.asdict(self.preprocessing)),
             "model": dataclasses.asdict(self.config),
         }
@@ -252,14 +270,7 @@ class Model(nn.Module):
         if not (folder / DESCRIPTION_FILE).is_file() and (folder / which / DESCRIPTION_FILE).is_file():
             folder = folder / which
         path = folder / DESCRIPTION_FILE
-        try:
-            description = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError:
-            raise UserError(f"{folder}: holds no model ({DESCRIPTION_FILE} is missing)") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise UserError(f"{path}: is damaged: {error}") from None
-        if description.get("version") != _VERSION:
-            raise UserError(f"{path}: version {description.get('version')}; this partlabel reads version {_VERSION}")
+        description = read_description(folder)
         try:
             config = msgspec.convert(description["model"], ModelConfig)
             preprocessing = msgspec.convert(description["preprocessing"], Preprocessing)
@@ -270,6 +281,7 @@ class Model(nn.Module):
                 description.get("class_ids"),
                 description["thresholds"],
             )
+            model._set_decision(description)
         except (KeyError, msgspec.ValidationError) as error:
             raise UserError(f"{path}: is damaged: {error}") from None
         model.config = config
@@ -279,6 +291,17 @@ class Model(nn.Module):
         except (OSError, SafetensorError, RuntimeError) as error:
             raise UserError(f"{folder / WEIGHTS_FILE}: is missing, damaged or of another model ({error})") from None
         return model.eval()
+
+    def _set_decision(self, description: dict[str, Any]) -> None:
+        """Take thresholds and calibration of a model.toml; those of earlier versions have no more than thresholds."""
+        self.threshold_goal = description.get("threshold_goal", "default")
+        self.threshold_sources = tuple(description.get("threshold_sources", self.threshold_sources))
+        stored = description.get("calibration")
+        self.calibration = None if stored is None else msgspec.convert(stored, Calibration)
+        lists = [self.thresholds, self.threshold_sources]
+        lists += [] if self.calibration is None else [self.calibration.slope, self.calibration.offset]
+        if any(len(values) != len(self.classes) for values in lists):
+            raise msgspec.ValidationError(f"thresholds and calibration are not those of {len(self.classes)} classes")
 
     def _start_from(self, folder: Path) -> None:
         """Take all weights of an earlier model of the same classes; its graph and ours may differ."""
@@ -298,6 +321,65 @@ class Model(nn.Module):
         mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
         self.register_buffer("pixel_scale", (1 / (255 * std)).view(3, 1, 1), persistent=False)
         self.register_buffer("pixel_shift", (-mean / std).view(3, 1, 1), persistent=False)
+
+
+def _decision(
+    thresholds: Sequence[float], goal: str, sources: Sequence[str], calibration: Calibration | None
+) -> dict[str, Any]:
+    """The part of ``model.toml`` that says how scores become decisions and probabilities."""
+    found: dict[str, Any] = {
+        "thresholds": [float(value) for value in thresholds],
+        "decision": "present where score >= threshold, in single precision",
+        "threshold_goal": goal,
+        "threshold_sources": list(sources),
+    }
+    if calibration is not None:
+        meaning = "probability = 1 / (1 + exp(-(slope * score + offset)))"
+        found["calibration"] = {"meaning": meaning, **dataclasses.asdict(calibration)}
+    return found
+
+
+def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the ``model.toml`` of a model folder.
+
+    Raises:
+        UserError: there is none, or it is damaged or of a newer version.
+    """
+    path = Path(folder) / DESCRIPTION_FILE
+    try:
+        description = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise UserError(f"{folder}: holds no model ({DESCRIPTION_FILE} is missing)") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: is damaged: {error}") from None
+    if description.get("version") != _VERSION:
+        raise UserError(f"{path}: version {description.get('version')}; this partlabel reads version {_VERSION}")
+    return description
+
+
+def write_decision(
+    folder: str | os.PathLike[str],
+    thresholds: Sequence[float],
+    goal: str,
+    sources: Sequence[str],
+    calibration: Calibration | None,
+) -> None:
+    """Replace thresholds and calibration of a saved model, whole or not at all; its weights are not touched.
+
+    Args:
+        folder: a folder that :meth:`Model.save` wrote.
+        thresholds: C thresholds on scores.
+        goal: see :class:`Model`.
+        sources: C, see :class:`Model`.
+        calibration: of C classes, or None for the plain sigmoid.
+
+    Raises:
+        UserError: the folder holds no model, or it cannot be written.
+    """
+    description = read_description(folder)
+    description.pop("calibration", None)
+    description |= _decision(thresholds, goal, sources, calibration)
+    write_text(Path(folder) / DESCRIPTION_FILE, to_toml(description))
 
 
 def copy_model(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:

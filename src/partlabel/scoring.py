@@ -107,14 +107,14 @@ def write_predictions(
         path: file to write; its ending chooses the format.
         names: N image names.
         scores: (N, C) scores.
-        model: gives the classes and the thresholds; a class is present where score >= threshold, compared in single
-            precision.
+        model: gives the classes, the probabilities (calibrated where the model is) and the thresholds; a class is
+            present where score >= threshold, compared in single precision, whatever its probability.
 
     Raises:
         UserError: another ending, or the file cannot be written.
     """
     target = Path(path)
-    probabilities = 0.5 * (1 + np.tanh(0.5 * scores.astype(np.float64)))
+    probabilities = model.probabilities(scores)
     present = scores >= np.asarray(model.thresholds, np.float32)
     count = scores.shape[1]
     if target.suffix == ".csv":
