@@ -28,7 +28,8 @@ def write(table: LabelTable, path: str) -> None:
     (``/data/local-files/?d=...``), addresses stay as they are. ``tasks.json`` comes with ``tasks.labeling.xml``.
 
     Not part of this format: origins, the scores of single labels, rounds, class ids, groups, and in the tasks the
-    classes without a known label, which only the labeling interface lists. Source: the guide to pre-annotations of
+    classes without a known label, which only the labeling interface lists. Read back, backslashes in image names are
+    slashes, and slashes at their start are dropped. Source: the guide to pre-annotations of
     Label Studio (https://labelstud.io/guide/predictions).
 
     Raises:

@@ -26,7 +26,8 @@ def write(table: LabelTable, path: str) -> None:
     the probability of their score with six decimals (without a score 1 or 0), so that nobody takes them for clean.
 
     Lost: images and classes without a known label, names of classes that have ids, groups, rounds, and which person's
-    label came from a review. A model's absent label is read back as unknown, because machine files hold no absent ones.
+    label came from a review. Of a model's label only the probability is read back: present from
+    ``machine_threshold`` on, otherwise unknown, because machine files hold no absent ones.
 
     Raises:
         UserError: the place cannot be written to.
