@@ -156,6 +156,21 @@ def test_the_surest_of_repeated_machine_labels_stays(file):
     assert table.origin.tolist() == [1]
 
 
+def test_what_a_machine_is_not_believed_stays_unknown(file):
+    path = file(
+        "a,machine,/m/1,0.4\na,verification,/m/2,1\nb,verification,/m/1,1\nb,machine,/m/1,0.3\na,machine,/m/3,0.9\n"
+    )
+    expected = {None: {"a": [0, 1, 0], "b": [1, -1, -1]}, 0.5: {"a": [0, 1, 1], "b": [1, -1, -1]}}
+    for threshold, labels in expected.items():
+        assert rows(read(path, machine_threshold=threshold, not_listed="absent")[0]) == labels
+
+
+def test_memory_that_does_not_suffice(file, monkeypatch):
+    path = file("a,verification,/m/1,1\n")
+    monkeypatch.setattr(LabelTable, "from_pairs", lambda *_, **__: np.empty(1 << 60, np.int8))
+    assert "choose classes with classes=FILE" in refuse(path).message
+
+
 def test_boxes_say_present(file):
     header = "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsTruncated,IsGroupOf\n"
     path = file(

@@ -36,7 +36,7 @@ def read(path: str, options: OpenImagesOptions) -> tuple[LabelTable, ImportRepor
     if len(files) > 1:
         report.layout += f"; {len(files)} files"
         report.notes.append(f"files: {Tally.of([file.path for file in files])}")
-    reader = RowReader(files, options.machine_threshold)
+    reader = RowReader(files, options.machine_threshold, keep_silent=options.not_listed == "absent")
     rows = reader.read(report)
     report.coding = "persons: 1 = present, 0 = absent; machines: " + (
         "left out"

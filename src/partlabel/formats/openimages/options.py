@@ -64,7 +64,8 @@ _IMAGE_LIST = option(
     read_as.text,
 )
 _NOT_LISTED = option(
-    "what a pair counts as that no row is about: unknown, or absent", read_as.choice("unknown", "absent")
+    "what a pair counts as that no row is about, not even of a machine: unknown, or absent",
+    read_as.choice("unknown", "absent"),
 )
 _CONFLICTS = option(
     f"one pair stated present and absent by persons: {', '.join(CONFLICTS)}", read_as.choice(*CONFLICTS)

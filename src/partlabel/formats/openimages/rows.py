@@ -30,9 +30,10 @@ class Rows:
 
     Attributes:
         images: N unique ids, those of rows that state nothing included; labels: L unique label ids.
-        image, label: int32 (S,) numbers in them; value: int8 (S,), +1 or -1.
+        image, label: int32 (S,) numbers in them; value: int8 (S,), +1, -1, or 0 for a machine that is not believed.
         row: int64 (S,) number of the row, counted through all files.
-        score: float32 (S,) logit of the confidence of a machine, NaN where a person gave the label; None without any.
+        score: float32 (S,) logit of the confidence of a machine, NaN where a person gave the label; None where
+            machines are not believed.
     """
 
     images: pa.StringArray
@@ -50,11 +51,13 @@ class RowReader:
     Args:
         files: in the order in which their rows are counted.
         threshold: confidence from which on a machine's label is a weak present one, or None to leave them out.
+        keep_silent: give the rows of machines that are not believed too, so that their pairs count as listed.
     """
 
-    def __init__(self, files: Sequence[AnnotationFile], threshold: float | None) -> None:
+    def __init__(self, files: Sequence[AnnotationFile], threshold: float | None, keep_silent: bool = False) -> None:
         self.files = files
         self.threshold = threshold
+        self.keep_silent = keep_silent
         self._first_rows: list[int] = []
         self._rows = 0
         self._images, self._labels = NameColumn(), NameColumn()
@@ -90,7 +93,7 @@ class RowReader:
         self._report(report)
         value = np.concatenate(self._values) if self._values else np.zeros(0, np.int8)
         score = np.concatenate(self._scores) if self.threshold is not None and self._scores else None
-        row = np.flatnonzero(value)
+        row = np.arange(len(value)) if self.keep_silent else np.flatnonzero(value)
         if len(row) < len(value):
             image, label, value = image[row], label[row], value[row]
             score = None if score is None else score[row]
@@ -135,7 +138,7 @@ class RowReader:
                 self._wrong.append((self._rows + row, _complaint(sources[source], cells[cell], confidences[cell])))
         if self.threshold is not None:
             logits = np.tile(_logit(np.array(confidences, np.float64)), len(sources))
-            self._scores.append(np.where(codes == _WEAK, logits, np.float32(np.nan))[pair])
+            self._scores.append(np.where(np.isin(codes, (_WEAK, _SILENT)), logits, np.float32(np.nan))[pair])
         self._values.append(np.where(code == _WEAK, np.int8(_PRESENT), code))
 
     def _code(self, source: str, confidence: float) -> int:

@@ -61,7 +61,9 @@ def settle_classes(
         report.notes.append(f"names that several ids have, told apart by the id: {Tally.of(shared)}")
     ids = [*described, *bare]
     raw = [*described.values(), *bare]
-    chosen = None if options.classes is None else _chosen(options.classes, dict(zip(ids, raw, strict=True)), shared)
+    chosen = (
+        None if options.classes is None else _chosen(list(options.classes), dict(zip(ids, raw, strict=True)), shared)
+    )
     settled = settle_names(raw, report, rename=options.rename, chosen=chosen)
     number = dict(zip(ids, settled.index.tolist(), strict=True))
     index = np.array([number.get(name, -1) for name in labels], np.int32)

@@ -14,6 +14,8 @@ from pyarrow import csv as arrow_csv
 from partlabel.formats.watching import advance
 
 BLOCK_BYTES = 8 << 20
+#: what bounds the memory on a machine with many cores
+_MOST_THREADS = 8
 TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -33,7 +35,7 @@ def read_blocks(
     Raises:
         pyarrow.ArrowInvalid: rows with another number of cells, bytes that are not UTF-8.
     """
-    threads = os.cpu_count() or 1
+    threads = min(os.cpu_count() or 1, _MOST_THREADS)
     parse = arrow_csv.ParseOptions(delimiter=separator)
     read = arrow_csv.ReadOptions(column_names=list(names), use_threads=False, block_size=2 * BLOCK_BYTES)
     convert = arrow_csv.ConvertOptions(
