@@ -1,0 +1,229 @@
+"""Which scores are high enough for labels of a stated precision: exact tests on labels that the model has not seen.
+
+Everything here is about one sign. Scores are mirrored by the caller, so that a larger one always means surer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+#: the first threshold lets through this many times the labels that could pass without a single mistake, as their number
+#: varies; at each further start there are _APART times as many
+_START, _APART = 1.3, 8
+#: each further threshold fills this many times as many labels
+_STEP = 1.1
+#: a class is tested alone where this many times the smallest sample is expected on its side
+_ENOUGH = 3
+#: a score distribution is another one where the test says so at this level and the distance matters in practice
+_LEVEL, _DISTANCE = 0.01, 0.1
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What a search for a threshold found.
+
+    ``threshold``: fill where score >= threshold; None: nowhere. ``filled``: unknown labels beyond it. ``tested`` and
+    ``wrong``: held-out labels beyond it, and how many of them have the other sign. ``lower_bound``: of the precision,
+    at the level it was tested at. Where ``threshold`` is None these belong to the first threshold, which failed.
+    """
+
+    threshold: float | None
+    filled: int
+    tested: int
+    wrong: int
+    lower_bound: float
+
+
+def smallest_sample(precision: float, level: float) -> int:
+    """Fewest labels, all of them right, whose lower bound reaches the precision: precision^n <= level."""
+    return math.ceil(math.log(level) / math.log(precision) - 1e-9)
+
+
+def lower_bound(right: int, tested: int, level: float) -> float:
+    """One-sided exact lower bound of a proportion (Clopper and Pearson, Biometrika 1934).
+
+    Args:
+        right: successes.
+        tested: trials.
+        level: probability that the bound lies above the true proportion is at most this.
+    """
+    return float(stats.beta.ppf(level, right, tested - right + 1)) if right else 0.0
+
+
+def p_values(wrong: ArrayLike, tested: ArrayLike, filled: ArrayLike, precision: float) -> NDArray[np.float64]:
+    """How likely so few mistakes would be if the precision were missed; the larger of two exact answers.
+
+    One takes the precision as a probability (binomial; at most ``level`` exactly where :func:`lower_bound` reaches the
+    precision). The other takes it as the share right among the very labels that are filled in, of which the held-out
+    ones are a random draw (hypergeometric); it counts where few labels are filled in.
+
+    Args:
+        wrong: held-out labels beyond a threshold that have the other sign.
+        tested: held-out labels beyond it.
+        filled: unknown labels beyond it.
+        precision: share that must be right, between 0 and 1.
+    """
+    k, n, m = (np.asarray(value, np.int64) for value in (wrong, tested, filled))
+    too_many = np.floor((1 - precision) * m + 1e-9).astype(np.int64) + 1
+    binomial = stats.binom.cdf(k, n, 1 - precision)
+    realised = stats.hypergeom.cdf(k, n + m, np.minimum(k + too_many, n + m), n)
+    return np.where(n > 0, np.maximum(binomial, realised), 1.0)
+
+
+def search(
+    unknown: NDArray[np.float32],
+    held: NDArray[np.float32],
+    right: NDArray[np.bool_],
+    precision: float,
+    level: float,
+) -> Tested:
+    """The lowest threshold that the held-out labels bear out.
+
+    Thresholds are tested from the strictest on. Their order and levels are fixed before any held-out label is looked at
+    (they are scores of unknown labels), and a threshold that passes hands its level on to the next one. A failure ends
+    the sequence; half of the level is put aside for new starts at much lower thresholds, where more labels are tested
+    and one mistake weighs less. This is the fallback procedure (Wiens and Dmitrienko 2005), which holds the chance
+    that a threshold with a lower precision is chosen at ``level``; with one start it is fixed-sequence testing.
+    Only scores above 0 are considered, so that no label contradicts the sign that the model gives it.
+
+    Args:
+        unknown: (M,) scores of the labels to fill, larger is surer.
+        held: (n,) scores of the held-out labels, drawn like the unknown ones.
+        right: bool (n,), whether a held-out label has the sign that is tested.
+        precision: share that must be right.
+        level: error probability.
+    """
+    positive = np.sort(unknown[unknown > 0])[::-1]
+    if not len(positive) or not len(held):
+        return Tested(None, 0, 0, 0, 0.0)
+    count, own = _steps(len(positive), len(unknown) / len(held), precision, level)
+    thresholds = positive[count - 1]
+    order = np.argsort(held)[::-1]
+    mistakes = np.concatenate([[0], np.cumsum(~right[order])])
+    tested = np.searchsorted(-held[order], -thresholds, side="right")
+    wrong, filled = mistakes[tested], np.searchsorted(-positive, -thresholds, side="right")
+    p = p_values(wrong, tested, filled, precision)
+    chosen, at, carried = -1, own[0], 0.0
+    for step in range(len(count)):
+        now = own[step] + carried
+        passed = p[step] <= now
+        carried = now if passed else 0.0
+        if passed:
+            chosen, at = step, now
+    shown = max(chosen, 0)
+    n, k = int(tested[shown]), int(wrong[shown])
+    bound = lower_bound(n - k, n, at)
+    if chosen < 0:
+        return Tested(None, 0, n, k, bound)
+    return Tested(float(thresholds[chosen]), int(filled[chosen]), n, k, bound)
+
+
+def _steps(most: int, rate: float, precision: float, level: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """How many unknown labels lie beyond each threshold, and the level that each one has of its own.
+
+    ``rate``: unknown labels for each held-out one.
+    """
+    first = math.ceil(_START * smallest_sample(precision, level) * rate)
+    if first * _APART <= most:
+        first = math.ceil(_START * smallest_sample(precision, level / 2) * rate)
+    number = 1 + math.ceil(math.log(max(most / first, 1), _STEP))
+    count = np.unique(np.minimum(first * _STEP ** np.arange(number), most).astype(np.int64))
+    own = np.zeros(len(count))
+    later = [int(np.searchsorted(count, start)) for start in _starts(first * _APART, most)]
+    own[later] = level / 2 / max(len(later), 1)
+    own[0] = level / 2 if later else level
+    return count, own
+
+
+def _starts(first: int, most: int) -> list[int]:
+    found = []
+    while first <= most:
+        found.append(first)
+        first *= _APART
+    return found
+
+
+def tested_alone(expected: NDArray[np.float64], precision: float, error: float) -> tuple[NDArray[np.bool_], float]:
+    """Which classes have enough held-out labels for a test of their own, and the level of each test.
+
+    The error probability is shared out evenly among these classes and one pool of all others (Bonferroni), so that all
+    tests hold at once. The choice rests on scores and numbers of labels, never on whether labels are right.
+
+    Args:
+        expected: (C,) held-out labels to be expected on the side of the sign.
+        precision: share that must be right.
+        error: probability shared out.
+
+    Returns:
+        bool (C,), and the level.
+    """
+    order = np.argsort(-expected, kind="stable")
+    alone = np.zeros(len(expected), bool)
+    for number in range(len(expected), 0, -1):
+        level = error / (number + (number < len(expected)))
+        if expected[order[number - 1]] >= _ENOUGH * smallest_sample(precision, level):
+            alone[order[:number]] = True
+            return alone, level
+    return alone, error
+
+
+def share_kept(held: NDArray[np.int64], unknown: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Share of the held-out labels of each class to keep, so that they are mixed like the unknown ones.
+
+    Where all classes have the same rate of held-out labels, by a chi-square test, all are kept. Otherwise the rates are
+    brought down to one rate, the one that leaves the most labels; a class with a lower rate cannot take part.
+
+    Args:
+        held: (C,) held-out labels.
+        unknown: (C,) unknown labels, above 0.
+
+    Returns:
+        (C,) shares in 0 .. 1; 0 where a class cannot take part.
+    """
+    keep = (held > 0).astype(float)
+    expected = unknown * (held.sum() / max(unknown.sum(), 1))
+    if not held.sum():
+        return keep
+    if stats.chi2.sf(float(((held - expected) ** 2 / expected).sum()), max(len(held) - 1, 1)) >= _LEVEL:
+        return keep
+    rate = held / unknown
+    candidates = np.sort(rate)[::-1]
+    sizes = candidates * np.cumsum(unknown[np.argsort(-rate, kind="stable")])
+    chosen = candidates[sizes.argmax()]
+    return np.where(rate >= chosen, chosen / np.maximum(rate, 1e-300), 0.0)
+
+
+def compare(held: NDArray[np.float32], unknown: NDArray[np.float32], comparisons: int = 1) -> tuple[float, float, bool]:
+    """Compare the scores of held-out labels with those of unknown ones (Kolmogorov and Smirnov, two samples).
+
+    Known labels that are missing at random within a class have scores like the unknown ones. The reverse is not sure:
+    the test sees the scores only, and few labels show little.
+
+    Returns:
+        The distance of the distribution functions, the p-value, and whether they are alike: not so where the distance
+        is at least 0.1 and p below 0.01 / ``comparisons``.
+    """
+    if not len(held) or not len(unknown):
+        return 0.0, 1.0, True
+    found = stats.ks_2samp(held, unknown, method="asymp")
+    distance, p = float(found.statistic), float(found.pvalue)
+    return distance, p, not (p < _LEVEL / comparisons and distance >= _DISTANCE)
+
+
+def design_effect(image: NDArray[np.int64], right: NDArray[np.bool_]) -> float | None:
+    """How much mistakes flock together in pictures: variance of their number against independent ones; None without.
+
+    The tests take labels as independent. That holds for one class (one label a picture); in a pool a value well above 1
+    says that they stand on fewer labels than it seems.
+    """
+    share = right.mean() if len(right) else 1.0
+    if share in (0.0, 1.0):
+        return None
+    _, place = np.unique(image, return_inverse=True)
+    sums = np.bincount(place, weights=right - share)
+    return float((sums**2).sum() / (len(right) * share * (1 - share)))
