@@ -53,7 +53,7 @@ def test_choices_by_hand():
     assert found.score.tolist() == [4, 3, 2, 1]
     assert found.hits.tolist() == [1, 2, 3, 3]
     assert found.alarms.tolist() == [0, 1, 1, 2]
-    assert choose(found, "f1", None) == (1.5, True)  # F1 2/4, 4/6, 6/7, 6/8
+    assert choose(found, "f1") == (1.5, True)  # F1 2/4, 4/6, 6/7, 6/8
     assert choose(found, "precision", 0.9) == (3.5, True)
     assert choose(found, "precision", 0.75) == (1.5, True)
     assert choose(found, "recall", 0.5) == (2.5, True)
@@ -66,13 +66,13 @@ def test_a_precision_out_of_reach_gives_the_highest_and_says_so():
 
 
 def test_the_lowest_score_is_a_threshold_too():
-    assert choose(cuts(np.array([-2.0, -1]), np.array([1.0, 1]), np.zeros(2)), "f1", None) == (-2.0, True)
+    assert choose(cuts(np.array([-2.0, -1]), np.array([1.0, 1]), np.zeros(2)), "f1") == (-2.0, True)
 
 
 def test_neighbouring_floats_stay_apart():
     high = np.float32(1)
     low = np.nextafter(high, np.float32(0))
-    limit, _ = choose(cuts(np.array([high, low]), np.array([1.0, 0]), np.array([0.0, 1])), "f1", None)
+    limit, _ = choose(cuts(np.array([high, low]), np.array([1.0, 0]), np.array([0.0, 1])), "f1")
     assert np.float32(low) < np.float32(limit) <= high
 
 
@@ -87,7 +87,7 @@ def test_choices_are_those_of_the_loops(pairs, wanted):
     x = [float(x) for x, _ in pairs]
     y, n = [float(y) for _, y in pairs], [float(not y) for _, y in pairs]
     found = cuts(np.array(x), np.array(y), np.array(n))
-    assert naive.f1(x, y, n, choose(found, "f1", None)[0]) == pytest.approx(naive.best_f1(x, y, n))
+    assert naive.f1(x, y, n, choose(found, "f1")[0]) == pytest.approx(naive.best_f1(x, y, n))
     limit, reached = choose(found, "precision", wanted)
     best = naive.best_recall(x, y, n, wanted)
     assert reached == (best is not None)

@@ -161,7 +161,7 @@ def _descend(
         hessian[:, 0, 1] += np.bincount(group, w * x, size)
         hessian[:, 1, 0] = hessian[:, 0, 1]
         hessian[:, 1, 1] += np.bincount(group, w, size)
-        inverse = np.linalg.inv(hessian)
+        inverse = np.linalg.inv(hessian).astype(np.float64)
         solver = inverse
         if fixed.any():
             solver = inverse.copy()

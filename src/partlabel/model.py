@@ -293,9 +293,9 @@ class Model(nn.Module):
         return model.eval()
 
     def _set_decision(self, description: dict[str, Any]) -> None:
-        """Take thresholds and calibration of a model.toml; those of earlier versions have no more than thresholds."""
-        self.threshold_goal = description.get("threshold_goal", "default")
-        self.threshold_sources = tuple(description.get("threshold_sources", self.threshold_sources))
+        """Take goal and sources of the thresholds and the calibration of a ``model.toml``."""
+        self.threshold_goal = description["threshold_goal"]
+        self.threshold_sources = tuple(description["threshold_sources"])
         stored = description.get("calibration")
         self.calibration = None if stored is None else msgspec.convert(stored, Calibration)
         lists = [self.thresholds, self.threshold_sources]
@@ -354,6 +354,9 @@ def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise UserError(f"{path}: is damaged: {error}") from None
     if description.get("version") != _VERSION:
         raise UserError(f"{path}: version {description.get('version')}; this partlabel reads version {_VERSION}")
+    # models saved before thresholds were chosen
+    description.setdefault("threshold_goal", "default")
+    description.setdefault("threshold_sources", ["default"] * len(description.get("classes", ())))
     return description
 
 

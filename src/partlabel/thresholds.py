@@ -97,7 +97,7 @@ def cuts(scores: NDArray[np.floating], present: NDArray[np.floating], absent: ND
     return Cuts(x[last].astype(np.float64), hits[last], alarms[last], float(hits[-1]) if len(x) else 0.0)
 
 
-def choose(found: Cuts, goal: Goal, wanted: float | None) -> tuple[float, bool]:
+def choose(found: Cuts, goal: Goal, wanted: float = 1.0) -> tuple[float, bool]:
     """Choose the threshold of one class; of equally good ones the highest, which calls fewest pictures present.
 
     ``f1``: the highest ``2 hits / (hits + alarms + total)``. ``precision``: the most hits among the thresholds where
@@ -107,7 +107,7 @@ def choose(found: Cuts, goal: Goal, wanted: float | None) -> tuple[float, bool]:
     Args:
         found: at least one score, ``total`` above 0.
         goal: what to look for.
-        wanted: precision or recall, above 0 and at most 1.
+        wanted: precision or recall, above 0 and at most 1; F1 takes none.
 
     Returns:
         The threshold, a float32 value half-way to the next lower score, and whether what was wanted is reached.
@@ -165,7 +165,7 @@ def fit_thresholds(
             found, sources[c] = cuts(scores[:, c], likely, 1 - likely), "calibrated"
         else:
             continue
-        values[c], reached[c] = choose(found, goal, wanted)
+        values[c], reached[c] = choose(found, goal, wanted or 1.0)
     at_default, after = (evaluate(scores, labels, limits, classes) for limits in (DEFAULT, values))
     return Thresholds(goal, wanted, values, tuple(sources), reached, at_default, after)
 
