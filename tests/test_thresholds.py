@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from partlabel import LabelTable
 from partlabel.calibration import sigmoid
-from partlabel.config import ModelConfig
+from partlabel.cli import main
+from partlabel.config import Config, ModelConfig
 from partlabel.errors import UserError
 from partlabel.held_out import write_scores
 from partlabel.model import Model
-from partlabel.storage import write_json
+from partlabel.run_folder import create_run, write_history
 from partlabel.thresholds import calibrate, choose, cross_validate, cuts, fit_run, fit_thresholds
 from tests.formats.cases import case
 from tests.reference import thresholds as naive
@@ -166,7 +167,9 @@ def run(tmp_path):
     table = LabelTable.from_dense(images, CLASSES, labels)
     unknown = np.argwhere(labels == 0)[:5]
     table = table.with_labels(unknown[:, 0], unknown[:, 1], np.ones(5, np.int8), origin="asked")
-    write_json(tmp_path / "run.json", {})
+    create_run(tmp_path, {"config": Config().to_dict()})
+    write_history(tmp_path, [])
+    table.write_parquet(tmp_path / "labels.parquet")
     table.write_parquet(tmp_path / "validation.parquet")
     write_scores(tmp_path, CLASSES, scores)
     torch.manual_seed(0)
@@ -227,3 +230,39 @@ def test_damaged_decisions_are_one_error(run):
     path.unlink()
     with pytest.raises(UserError, match="holds no model"):
         fit_run(run)
+
+
+def test_the_command_says_what_changed(run, capsys):
+    assert main(["thresholds", str(run), "--by", "f1"]) == 0
+    text = capsys.readouterr().out
+    assert "thresholds by best F1; 2 of 3 changed" in text
+    assert "1 default (default, as no held-out label is known present" in text
+    assert "5 held-out labels did not count" in text
+    assert "| common |" in (run / "best" / "MODEL_CARD.md").read_text()
+    assert main(["thresholds", str(run), "--precision", "1.0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["goal"], found["wanted"]) == ("precision", 1.0)
+    assert found["classes"][0]["precision"] == 1.0 or not found["classes"][0]["reached"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "give one of"),
+        (["--by", "f1", "--recall", "0.5"], "give one of"),
+        (["--precision", "90"], "above 0 and at most 1, found 90"),
+        (["--recall", "0"], "above 0 and at most 1, found 0"),
+        (["--by", "accuracy"], "accuracy"),
+    ],
+)
+def test_the_command_refuses_what_makes_no_sense(run, capsys, words, said):
+    before = (run / "best" / "model.toml").read_bytes()
+    assert main(["thresholds", str(run), *words]) == 2
+    assert said in capsys.readouterr().err
+    assert (run / "best" / "model.toml").read_bytes() == before
+
+
+def test_the_command_needs_held_out_labels(run, capsys):
+    (run / "validation.parquet").unlink()
+    assert main(["thresholds", str(run), "--by", "f1"]) == 2
+    assert "without a validation part" in capsys.readouterr().err

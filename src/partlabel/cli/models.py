@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -48,7 +49,8 @@ def predict(
 ) -> None:
     """Score pictures with a trained classifier.
 
-    The file holds the score, the probability and the decision for each picture and class. A .csv file has a row for
+    The file holds the score, the probability and the decision for each picture and class; the decision is by the
+    threshold of the class (see `partlabel thresholds`), not by probability 0.5. A .csv file has a row for
     each of them; a .parquet file has a row for each picture, with lists in the order of the classes.
 
     Args:
@@ -78,8 +80,18 @@ def predict(
         scores = score(model, paths)
         write_predictions(output, names, scores, model)
         skipped = [{"picture": path, "reason": reason} for path, reason in checked.bad]
-        result = {"output": str(output), "pictures": len(paths), "classes": list(model.classes), "skipped": skipped}
+        decided = {"goal": model.threshold_goal, "sources": dict(Counter(model.threshold_sources))}
+        result = {
+            "output": str(output),
+            "pictures": len(paths),
+            "classes": list(model.classes),
+            "thresholds": decided,
+            "calibrated": model.calibration is not None,
+            "skipped": skipped,
+        }
         lines = [f"{output}: {len(paths):,} pictures, {len(model.classes):,} classes"]
+        sources = ", ".join(f"{count:,} {name}" for name, count in decided["sources"].items())
+        lines.append(f"thresholds: {model.threshold_goal} ({sources})")
         lines += [f"left out: {bad['picture']}: {bad['reason']}" for bad in skipped]
         report(result, "\n".join(lines))
 
