@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from partlabel.cli.output import Json, reporting
 from partlabel.errors import UserError
 
-group = App(name="labels", help="Compare label tables, take back the labels of a model.", sort_key=6.5)
+group = App(name="labels", help="Compare label tables, add answers of people, take back the labels of a model.")
 
 
 @group.command(help_format="markdown")
