@@ -28,7 +28,7 @@ def commands() -> list[tuple[str, ...]]:
         if name == "import":
             listed += [(name, format) for format in formats.FORMATS]
         if name == "labels":
-            listed += [(name, "diff"), (name, "undo")]
+            listed += [(name, "diff"), (name, "undo"), (name, "answers")]
     return listed
 
 

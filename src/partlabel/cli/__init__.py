@@ -14,7 +14,7 @@ from typing import TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 
-from partlabel.cli import downloads, labels, models, relabel, runs
+from partlabel.cli import completion, downloads, labels, models, next_labels, relabel, runs, suspects, thresholds
 from partlabel.errors import PartlabelWarning, UserError
 
 __all__ = ["app", "main"]
@@ -68,14 +68,24 @@ for _order, _command in enumerate(
         models.evaluate,
         models.predict,
         relabel.relabel,
+        thresholds.thresholds,
+        completion.complete,
+        suspects.suspects,
+        next_labels.next_,
+        labels.group,
         downloads.download,
         runs.demo,
     ),
     start=1,
 ):
     # the order of use, instead of the alphabet's
-    app.command(_command, sort_key=_order, help_format="markdown")
-app.command(labels.group)
+    if isinstance(_command, App):
+        _command.sort_key = _order
+        app.command(_command)
+    else:
+        app.command(_command, sort_key=_order, help_format="markdown")
+labels.group.command(next_labels.answers, help_format="markdown")
+labels.group.command(completion.hold_out, help_format="markdown")
 
 
 def _say(message: object) -> None:
