@@ -25,6 +25,7 @@ COMMANDS = (
     "relabel",
     "thresholds",
     "complete",
+    "suspects",
     "next",
     "labels",
     "download",
