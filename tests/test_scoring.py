@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from partlabel import LabelTable, predict
+from partlabel.calibration import Calibration
 from partlabel.config import ModelConfig
 from partlabel.errors import UserError
 from partlabel.images import load
@@ -100,3 +101,13 @@ def test_far_scores_give_no_warning(model, tmp_path, recwarn):
     write_predictions(tmp_path / "p.csv", ["a"], np.array([[-1e4, 1e4]], np.float32), model)
     assert not recwarn
     assert "-10000,0,0" in (tmp_path / "p.csv").read_text()
+
+
+def test_probabilities_are_calibrated_and_decisions_are_not_by_them(model, tmp_path):
+    """Scores 0.1, -2, 0, 3 with slopes 2 and 1, offsets 0 and 1; the thresholds stay those on scores."""
+    model.calibration = Calibration((2.0, 1.0), (0.0, 1.0))
+    write_predictions(tmp_path / "p.parquet", ["a.jpg", "b.jpg"], SCORES, model)
+    table = pq.read_table(tmp_path / "p.parquet")
+    expected = [[0.549834, 0.268941], [0.5, 0.982014]]
+    assert np.allclose(table["probability"].to_pylist(), expected, atol=1e-6)
+    assert table["present"].to_pylist() == [[True, False], [False, True]]
