@@ -76,7 +76,7 @@ def test_oid_03_ids_without_description():
     folder, expected = case("OID-03")
     options = {"descriptions": folder / "class-descriptions.csv"}
     error = refuse(folder / "human.csv", **options)
-    assert error.message.startswith(f"{len(expected['undescribed'])} label id without description")
+    assert f"human.csv: {len(expected['undescribed'])} label id without description" in error.message
     assert error.offenders == [f"{name} ({count} rows)" for name, count in expected["undescribed"].items()]
     table, report = read(folder / "human.csv", undescribed="keep", **options)
     assert list(table.classes) == expected["keep_by_id"]["classes"]

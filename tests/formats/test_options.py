@@ -65,3 +65,10 @@ def test_rename(tmp_path):
     with pytest.raises(UserError, match="mistakes") as caught:
         options.rename("rename", file)
     assert caught.value.offenders == [f"{file}:3 a: renamed to b and to c", f"{file}:4 x: two names are needed"]
+
+
+def test_a_list_file_that_is_not_there_is_no_class_name(tmp_path):
+    for value in (str(tmp_path / "names.txt"), tmp_path / "names.CSV"):
+        with pytest.raises(UserError, match="there is no file"):
+            options.names("classes", value)
+    assert options.names("classes", "a.txt,b") == ["a.txt", "b"]

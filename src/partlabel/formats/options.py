@@ -20,6 +20,10 @@ def option(help: str, parse: Callable[[str, Any], Any]) -> dict[str, Any]:
     return {"help": help, "parse": parse}
 
 
+#: endings of files with names; a value that ends so is never one name
+_LISTS = (".txt", ".csv", ".tsv", ".names")
+
+
 def build(kind: type[Options], format_name: str, given: Mapping[str, Any]) -> Options:
     """Read the options that a user gave.
 
@@ -90,6 +94,8 @@ def names(name: str, value: Any) -> list[str]:
     if isinstance(value, str | os.PathLike):
         if os.path.isfile(value):
             return read_lines(value)
+        if os.path.splitext(value)[1].casefold() in _LISTS and "," not in os.fspath(value):
+            raise UserError(f"{name}: there is no file {os.fspath(value)}")
         return [part.strip() for part in os.fspath(value).split(",") if part.strip()]
     result = list(value)
     wrong = [repr(entry) for entry in result if not isinstance(entry, str)]

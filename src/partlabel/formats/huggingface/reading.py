@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +19,7 @@ from numpy.typing import NDArray
 
 from partlabel.errors import UserError
 from partlabel.formats.huggingface.features import is_list, is_text, leaves
+from partlabel.formats.report import plural
 
 _ROWS = 8192
 #: what Parquet puts between a list and its items in the path of a column
@@ -128,6 +132,7 @@ def _open_arrow(path: str, opened: Callable[[pa.NativeFile, pa.ipc.IpcReadOption
 
 
 def _open_json_lines(path: str) -> DataFile:
+    _check_lines(path)
     table = pj.read_json(path)
     plain = pa.schema([pa.field(field.name, _without_times(field.type)) for field in table.schema])
     if plain != table.schema:  # a text that looks like a time stays a text
@@ -137,6 +142,22 @@ def _open_json_lines(path: str) -> DataFile:
         yield from table.to_batches(_ROWS)
 
     return DataFile(path, "JSON lines", table.schema, read)
+
+
+def _check_lines(path: str) -> None:
+    """Refuse lines that are no JSON object; pyarrow names no line, and crashes at a line such as ``null``."""
+    decoder = msgspec.json.Decoder(dict[str, Any])
+    wrong = []
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            content = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            try:
+                if content.strip():
+                    decoder.decode(content)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                wrong.append(f"{path}:{number} {error}")
+    if wrong:
+        raise UserError(f"{path}: {plural(len(wrong), 'line')} without a JSON object", wrong)
 
 
 def _without_times(type: pa.DataType) -> pa.DataType:

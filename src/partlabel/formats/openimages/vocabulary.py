@@ -83,7 +83,8 @@ def _report_undescribed(bare: Sequence[str], options: OpenImagesOptions, report:
         report.warnings.append(f"{what}, called by the id: {Tally.of(bare)}")
     elif options.classes is None:
         raise UserError(
-            f"{what}; undescribed=keep keeps them under their ids, and a class list (classes=FILE) leaves them out",
+            f"{report.source}: {what}; undescribed=keep keeps them under their ids, and a class list (classes=FILE) "
+            "leaves them out",
             bare,
         )
     else:
