@@ -1,7 +1,8 @@
 """Does the precision that completion states hold? Frozen backbone, 10 % known at random, hidden truth, 20 seeds.
 
     python -m experiments.completion train --data ../shared/data/coco-mini --out runs/completion
-    python -m experiments.completion measure
+    python -m experiments.completion measure --out runs/completion
+    python -m experiments.completion draw --out runs/completion
 
 One training for each seed holds out both a tenth of the pictures and a fifth of the known labels of the others, so that
 completion by either kind of held-out labels is compared on the same scores. Filled in are all labels that were hidden.
@@ -79,7 +80,7 @@ def measured(truth: LabelTable, table: LabelTable, held: LabelTable, scores: NDA
                 "recall": float(right.sum() / (unknown & (true == sign)).sum()),
                 "right": float(right.sum() / here.sum()) if here.any() else None,
                 "classes_alone": len(alone),
-                "classes_alone_missed": sum(right[:, c].sum() < precision * here[:, c].sum() for c in alone),
+                "classes_alone_missed": sum(bool(right[:, c].sum() < precision * here[:, c].sum()) for c in alone),
                 "design_effect": max((t["design_effect"] or 0 for t in report[name]["tests"]), default=0),
                 "not_like_a_random_sample": sum(not c["like_a_random_sample"] for c in report["classes"]),
             }
@@ -88,21 +89,28 @@ def measured(truth: LabelTable, table: LabelTable, held: LabelTable, scores: NDA
 
 
 def measure(truth: LabelTable, seed: int, out: Path) -> dict[str, Any]:
-    """One row: completion by labels held out, by pictures held out, and by labels drawn anew for the same model."""
+    """One row: completion by labels held out, and by pictures held out."""
     scores = np.load(out / f"scores-{seed}.npy")
-    learned, by_picture, by_label, pictures = parts(truth, seed)
+    learned, by_picture, by_label, _ = parts(truth, seed)
     table = learned.merge(by_picture).merge(by_label)
-    row = {
+    return {
         "labels": measured(truth, table, by_label, scores, seed),
         "pictures": measured(truth, table, by_picture, scores, seed),
         "drawn_anew": [],
     }
+
+
+def draw_anew(truth: LabelTable, seed: int, out: Path) -> list[dict[str, Any]]:
+    """Completion by labels drawn anew for the same model."""
+    scores = np.load(out / f"scores-{seed}.npy")
+    learned, _, by_label, pictures = parts(truth, seed)
+    rows = []
     outside = truth.hide((learned.dense() == 0)[truth.pair_images(), truth.indices] & ~pictures[truth.pair_images()])
     share = by_label.num_known / outside.num_known
     for draw in range(DRAWS):
         held = hold_out(outside, share, 1000 * seed + draw)[1]
-        row["drawn_anew"].append(measured(truth, learned.merge(held), held, scores, seed))
-    return row
+        rows.append(measured(truth, learned.merge(held), held, scores, seed))
+    return rows
 
 
 def came_to(rows: dict[str, Any]) -> dict[str, Any]:
@@ -117,9 +125,11 @@ def came_to(rows: dict[str, Any]) -> dict[str, Any]:
                     for case in (row[kind] if kind == "drawn_anew" else [row[kind]])
                 ]
                 kept = [one["right"] is None or one["right"] >= precision for one in each]
+                if not each:
+                    continue
                 found[f"{kind}, {name}, {precision:g}"] = {
                     "cases": len(each),
-                    "held_in": float(np.mean(kept)) if kept else None,
+                    "held_in": float(np.mean(kept)),
                     "filled_in_none": sum(one["right"] is None for one in each),
                     "share_of_unknown": float(np.mean([one["share_of_unknown"] for one in each])),
                     "recall": float(np.mean([one["recall"] for one in each])),
@@ -132,7 +142,7 @@ def came_to(rows: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["train", "measure"])
+    parser.add_argument("part", choices=["train", "measure", "draw"])
     parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-mini"))
     parser.add_argument("--out", type=Path, default=Path("runs/completion"))
     parser.add_argument("--seeds", type=int, default=20)
@@ -144,8 +154,14 @@ def main() -> None:
     for seed in range(arguments.seeds):
         if arguments.part == "train":
             train_one(truth, seed, arguments.data, arguments.out)
-        elif str(seed) not in kept["rows"] and (arguments.out / f"scores-{seed}.npy").is_file():
-            kept["rows"][str(seed)] = measure(truth, seed, arguments.out)
+        elif (arguments.out / f"scores-{seed}.npy").is_file():
+            rows = kept["rows"]
+            if str(seed) not in rows:
+                rows[str(seed)] = measure(truth, seed, arguments.out)
+            elif arguments.part == "draw" and not rows[str(seed)]["drawn_anew"]:
+                rows[str(seed)]["drawn_anew"] = draw_anew(truth, seed, arguments.out)
+            else:
+                continue
             kept = {"summary": came_to(kept["rows"]), "rows": kept["rows"]}
             write_json(RESULT, kept)
             print(f"seed {seed}", flush=True)

@@ -141,7 +141,7 @@ def test_classes_tested_alone_share_the_level_with_one_pool():
 
 
 def test_the_pool_is_mixed_like_the_unknown_labels():
-    # rates 0.1, 0.2 and 0.001: all three at the lowest would leave 21 labels, the first two at 0.1 leave 200
+    # rates 0.1, 0.2 and 0.001: all three at the lowest would leave 12 labels, two at 0.1 or one at 0.2 leave 200
     share = guarantee.share_kept(np.array([100, 200, 10]), np.array([1000, 1000, 10_000]))
     assert share.tolist() == pytest.approx([1, 0.5, 0])
     assert guarantee.share_kept(np.array([98, 103, 0]), np.array([1000, 1000, 5])).tolist() == [1, 1, 0]

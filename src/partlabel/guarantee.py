@@ -176,7 +176,8 @@ def share_kept(held: NDArray[np.int64], unknown: NDArray[np.int64]) -> NDArray[n
     """Share of the held-out labels of each class to keep, so that they are mixed like the unknown ones.
 
     Where all classes have the same rate of held-out labels, by a chi-square test, all are kept. Otherwise the rates are
-    brought down to one rate, the one that leaves the most labels; a class with a lower rate cannot take part.
+    brought down to one rate: the lowest one that leaves at least half of the most labels that any rate would leave. A
+    class with a lower rate cannot take part.
 
     Args:
         held: (C,) held-out labels.
@@ -194,7 +195,7 @@ def share_kept(held: NDArray[np.int64], unknown: NDArray[np.int64]) -> NDArray[n
     rate = held / unknown
     candidates = np.sort(rate)[::-1]
     sizes = candidates * np.cumsum(unknown[np.argsort(-rate, kind="stable")])
-    chosen = candidates[sizes.argmax()]
+    chosen = candidates[np.flatnonzero(2 * sizes >= sizes.max())[-1]]
     return np.where(rate >= chosen, chosen / np.maximum(rate, 1e-300), 0.0)
 
 
