@@ -13,12 +13,13 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
+from partlabel.card import write_card
 from partlabel.checkpoints import Checkpoints
 from partlabel.config import Config
 from partlabel.engine import default_workers, gather, start
 from partlabel.errors import UserError
 from partlabel.features import Source, Stored, open_source, statistics
-from partlabel.held_out import write_scores
+from partlabel.held_out import SCORES_FILE, write_scores
 from partlabel.images import flip_draw
 from partlabel.labels import LabelTable
 from partlabel.metrics import Metrics
@@ -38,6 +39,7 @@ from partlabel.run_folder import (
 )
 from partlabel.schedule import derived_seed, epoch_batches, learning_rate_factor, share
 from partlabel.storage import write_json, write_text
+from partlabel.thresholds import FILE, fit_run
 from partlabel.training_labels import TrainingLabels
 from partlabel.validation import validate
 
@@ -55,10 +57,10 @@ def train(
     """Train a model and write a run folder.
 
     The folder holds ``config.toml``, ``labels.parquet`` and ``validation.parquet`` (what was trained and validated on),
-    ``metrics.jsonl`` (a row per epoch and round of relabelling), ``summary.json``, the models ``best/`` and ``last/``,
-    and ``checkpoints/``; with relabelling also ``rounds/`` (a record of each round) and ``relabelled.parquet`` (the
-    labels with those added). Run under ``torchrun``, all processes train one model; ``optim.batch_size`` counts the
-    images of all of them.
+    ``metrics.jsonl`` (a row per epoch and round of relabelling), ``summary.json``, the models ``best/`` and ``last/``
+    with their cards, and ``checkpoints/``; with relabelling also ``rounds/`` and ``relabelled.parquet``. Where labels
+    are held out, thresholds by F1 and a calibration are chosen on them, see :func:`partlabel.thresholds.fit_run`. Under
+    ``torchrun``, all processes train one model; ``optim.batch_size`` counts the images of all of them.
 
     Args:
         config: the run.
@@ -114,8 +116,6 @@ class _Training:
         prepared = prepare(table, images, config.images, config.workers, self.report)
         self._split(prepared, images, validation)
         self.labels = TrainingLabels(config, prepared.table, self.split_rows, truth)
-        if not len(self.labels.train_rows):
-            raise UserError("no image with a known label is left to train on")
         self._say_what_is_there()
         identity["labels of usable pictures"] = prepared.table.content_hash()
         is_started(run, identity, resume)
@@ -244,6 +244,9 @@ class _Training:
         came_to = summary(history, **self.about)
         if self.first:
             write_json(self.run / "summary.json", came_to)
+            if (self.run / SCORES_FILE).is_file() and not (self.run / FILE).is_file():  # a person may have chosen since
+                fit_run(self.run)
+            write_card(self.run)
         self.fabric.barrier()
         return came_to
 

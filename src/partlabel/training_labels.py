@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.config import Config
+from partlabel.errors import UserError
 from partlabel.features import Source
 from partlabel.labels import ORIGINS, LabelTable
 from partlabel.model import Model
@@ -30,16 +31,21 @@ class TrainingLabels:
         rows: the images of the training part; only these are relabelled.
         truth: true labels to compare with, or None.
 
+    Raises:
+        UserError: no image has a known label.
+
     Attributes:
         table: the labels now.
     """
 
     def __init__(self, config: Config, table: LabelTable, rows: NDArray[np.int64], truth: LabelTable | None) -> None:
         self.config, self.truth, self.rows = config, truth, rows
-        self.table = self._given = table
+        self.table = table
         self._rounds: list[Added] = []
         self._weak: LabelTable | None = None
         self._mean: RunningMean | None = None
+        if not len(self.train_rows):
+            raise UserError("no image with a known label is left to train on")
 
     def follow(self, model: Model) -> None:
         """Start the running mean of the weights, where one does the relabelling."""
