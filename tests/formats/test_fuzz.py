@@ -7,7 +7,7 @@ import random
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def table() -> LabelTable:
 
 
 @contextmanager
-def prepared(name: str) -> Iterator[tuple[str, Path, Path, dict[str, str]]]:
+def prepared(name: str) -> Generator[tuple[str, Path, Path, dict[str, str]]]:
     """Lay valid files into a fresh folder; give format, folder, what to read, and options."""
     with tempfile.TemporaryDirectory() as place:
         root = Path(place) / "in"
@@ -183,7 +183,7 @@ def damage(source: Path, options: dict[str, str], draw: random.Random) -> Path:
 
 
 @contextmanager
-def patient() -> Iterator[None]:
+def patient() -> Generator[None]:
     """Turn a hang into a failure."""
 
     def give_up(*_: object) -> None:

@@ -135,7 +135,8 @@ def csv(table: LabelTable) -> tuple[Kept, Kept]:
         image_column="#1",
         group=None if table.groups is None else f"#{table.num_classes + 2}",
     )
-    return tuple(Kept(t.images.to_pylist(), list(t.classes), pairs(t), None, groups(t)) for t in (table, again))
+    wanted, found = (Kept(t.images.to_pylist(), list(t.classes), pairs(t), None, groups(t)) for t in (table, again))
+    return wanted, found
 
 
 def coco(table: LabelTable) -> tuple[Kept, Kept]:
@@ -183,7 +184,8 @@ def fiftyone(table: LabelTable) -> tuple[Kept, Kept]:
     """Class ids and groups are lost."""
     again = through("fiftyone", table, weak="keep")
     details = ("origin", "score", "round")
-    return tuple(Kept(t.images.to_pylist(), list(t.classes), pairs(t, *details)) for t in (table, again))
+    wanted, found = (Kept(t.images.to_pylist(), list(t.classes), pairs(t, *details)) for t in (table, again))
+    return wanted, found
 
 
 FORMATS = {"csv": csv, "coco": coco, "openimages": openimages, "labelstudio": labelstudio, "fiftyone": fiftyone}
