@@ -94,11 +94,12 @@ def summary(history: list[dict[str, Any]], **about: Any) -> dict[str, Any]:
 
 
 def round_line(row: dict[str, Any]) -> str:
-    """One round of relabelling for people."""
-    return (
+    """One round of relabelling for people, with its warnings."""
+    text = (
         f"round {row['round']} before epoch {row['before_epoch']}: {row['added_present']:,} present and "
         f"{row['added_absent']:,} absent labels added; {row['label_proportion']:.1%} of the labels are known now"
     )
+    return "\n".join([text, *(f"warning: {warning}" for warning in row["warnings"])])
 
 
 def write_round(run: Path, row: dict[str, Any]) -> None:

@@ -242,9 +242,9 @@ class _Training:
                 self._save(epoch + 1, best, history, improved or score is None, held_out)
             self.fabric.barrier()
         came_to = summary(history, **self.about)
-        if self.first:
+        if self.first:  # thresholds stay where a person has chosen some since
             write_json(self.run / "summary.json", came_to)
-            if (self.run / SCORES_FILE).is_file() and not (self.run / FILE).is_file():  # a person may have chosen since
+            if (self.run / SCORES_FILE).is_file() and not (self.run / FILE).is_file():
                 fit_run(self.run)
             write_card(self.run)
         self.fabric.barrier()
@@ -267,8 +267,6 @@ class _Training:
         if self.first:
             write_round(self.run, row)
             self.labels.table.select(self.split_rows).write_parquet(self.run / "relabelled.parquet")
-        for text in row["warnings"]:
-            self.report.line(f"warning: {text}")
         if row["warnings"] and self.config.relabel.stop_on_warning:
             raise UserError(f"stopped after round {row['round']} of relabelling, as it gave a warning", row["warnings"])
         return {name: value for name, value in row.items() if name != "classes"}
