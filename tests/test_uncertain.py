@@ -79,7 +79,7 @@ def test_pictures_in_more_than_one_batch_are_those_one_by_one(tmp_path):
     model = make_model()
     found = uncertainty(model, paths, samples=5, workers=1)
     with torch.no_grad():
-        for i in (0, 63, 64, 69):
+        for i in (0, 7, 8, 69):
             features = model.backbone(model.normalise(load(paths[i], 32)[None]))
             one = mc_dropout(model.head, features, torch.tensor([i]), samples=5)
             for a, b in zip(found, one, strict=True):

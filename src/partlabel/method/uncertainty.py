@@ -155,8 +155,9 @@ def _scores(head: DropoutHead, x: Tensor, weight: Tensor, bias: Tensor, masks: _
     scores = torch.cat(parts)
     if head.graph is None:
         return scores
-    rows = max(1, _piece(x.device) // (head.graph.num_classes * head.graph.hidden))
-    return torch.cat([head.graph(part) for part in scores.split(rows)])
+    states = masks.samples * head.graph.num_classes * head.graph.hidden
+    parts = scores.chunk(1 + 2 * states // _piece(x.device))  # about two states fit, and even parts are the fastest
+    return torch.cat([head.graph(part) for part in parts])
 
 
 def _piece(device: torch.device) -> int:
