@@ -198,12 +198,13 @@ class _Gates(torch.autograd.Function):
         flat = f.flatten(0, 1)
 
         def gate(k: int, hidden: Tensor) -> Tensor:
-            start = hidden + shared.chunk(3, 1)[k]
-            return torch.addmm(start.flatten(0, 1), flat, weight.chunk(3)[k].t(), alpha=-scale)
+            value = hidden + shared.chunk(3, 1)[k]
+            value.flatten(0, 1).addmm_(flat, weight.chunk(3)[k].t(), alpha=-scale)
+            return value
 
-        r = gate(0, hidden_r).sigmoid_().view_as(f)
-        z = gate(1, hidden_z).sigmoid_().view_as(f)
-        n = gate(2, r * hidden_n).tanh_().view_as(f)
+        r = gate(0, hidden_r).sigmoid_()
+        z = gate(1, hidden_z).sigmoid_()
+        n = gate(2, r * hidden_n).tanh_()
         ctx.scale = scale
         ctx.save_for_backward(f, weight, r, z, n, hidden_n, h)
         return torch.lerp(n, _dense(h), z)
