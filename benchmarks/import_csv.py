@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from pyarrow import csv as arrow_csv
 
-from benchmarks.importing import Pairs, child, compare, machine, save
+from benchmarks.importing import Pairs, child, compare, machine, pairs, save
 from partlabel import formats
 
 ROUNDS = 5
@@ -70,7 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--child", nargs=2)
     if (own := parser.parse_args().child) is not None:
-        child(WAYS[own[0]], own[1])
+        child(WAYS[own[0]], own[1], pairs)
         return
     with tempfile.TemporaryDirectory() as folder:
         long, wide = Path(folder) / "long.csv", Path(folder) / "wide.csv"
