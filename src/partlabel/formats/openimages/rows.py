@@ -182,7 +182,8 @@ class RowReader:
             if voice == MACHINE and code == _SILENT:
                 reason = f"machine labels below {self.threshold:g}" if self.threshold else "machine labels"
                 report.dropped[reason] = Tally(cells)
-        report.notes.append("rows by source: " + ", ".join(f"{n or 'none'} {c:,}" for n, c in self._sources.items()))
+        if self._sources:
+            report.notes.append("rows by source: " + ", ".join(f"{n} {c:,}" for n, c in self._sources.items()))
         if any(file.source is None for file in self.files):
             report.notes.append("a file without the column Source is taken to hold labels of persons")
 
