@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from partlabel.calibration import fit, sigmoid
+from partlabel.calibration import fit
 from partlabel.config import Config
 from partlabel.errors import UserError
 from partlabel.features import open_source
@@ -115,8 +115,8 @@ def out_of_fold(
     *,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> NDArray[np.float64]:
-    """Probabilities of every pair from heads that have not seen the pictures that they judge.
+) -> NDArray[np.float32]:
+    """Scores of every pair from heads that have not seen the pictures that they judge.
 
     Folds keep the groups of the table together and hold the present and absent labels of each class in proportion.
 
@@ -127,7 +127,7 @@ def out_of_fold(
         progress: called with (folds done, folds in all).
 
     Returns:
-        (N, C) float64 in [0, 1]; NaN for a class that some head could not learn, as the other folds together do not
+        (N, C) float32, before the sigmoid; NaN for a class that some head could not learn, as the other folds together do not
         hold both signs (all its labels come from one group), or that has fewer than ``MIN_KNOWN`` of a sign.
 
     Raises:
@@ -139,23 +139,33 @@ def out_of_fold(
     for part in parts:
         rest = np.delete(labels, part, axis=0)
         usable &= (rest > 0).any(0) & (rest < 0).any(0)
-    result = np.full(labels.shape, np.nan)
+    scores = np.full(labels.shape, np.nan, np.float32)
     classes = np.flatnonzero(usable)
     if not len(classes):
-        return result
+        return scores
     x, y = torch.from_numpy(np.ascontiguousarray(features, np.float32)), torch.from_numpy(labels[:, classes])
-    scores = np.empty((len(labels), len(classes)), np.float32)
     for number, part in enumerate(parts):
         rest = np.setdiff1d(np.arange(len(labels)), part)
-        mean, std = x[rest].mean(0), x[rest].std(0, correction=0)
-        weight, bias = fit_head((x[rest] - mean) / std.clamp_min(1e-6), y[rest])
-        scores[part] = ((x[part] - mean) / std.clamp_min(1e-6) @ weight + bias).numpy()
+        mean, std = x[rest].mean(0), x[rest].std(0, correction=0).clamp_min(1e-6)
+        weight, bias = fit_head((x[rest] - mean) / std, y[rest])
+        scores[np.ix_(part, classes)] = ((x[part] - mean) / std @ weight + bias).numpy()
         progress(number + 1, len(parts))
-    row, column = np.nonzero(labels[:, classes])
-    calibration = fit(scores[row, column], column, labels[row, classes[column]] > 0, len(classes))
-    result[:, classes] = (
-        sigmoid(scores.astype(np.float64)) if calibration is None else calibration.probabilities(scores)
-    )
+    return scores
+
+
+def calibrated(scores: NDArray[np.floating], table: LabelTable) -> NDArray[np.float64]:
+    """Probabilities (N, C) of scores (N, C) of :func:`out_of_fold`, calibrated on the known labels; NaN stays NaN."""
+    classes = np.flatnonzero(~np.isnan(scores.sum(0)))
+    result = np.full(scores.shape, np.nan)
+    if not len(classes):
+        return result
+    known = table.select_classes([table.classes[c] for c in classes])
+    image, column = known.pair_images(), known.indices
+    own = scores[:, classes]
+    calibration = fit(own[image, column], column, known.values > 0, len(classes))
+    if calibration is None:
+        raise ValueError("every class that has scores has known labels of both signs")
+    result[:, classes] = calibration.probabilities(own)
     return result
 
 
@@ -194,7 +204,7 @@ def check_table(
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Suspects:
     """Rank the known labels that heads contradict which have not seen them; see :func:`out_of_fold`."""
-    probabilities = out_of_fold(features, table, seed=seed, progress=progress)
+    probabilities = calibrated(out_of_fold(features, table, seed=seed, progress=progress), table)
     judged = ~np.isnan(probabilities.sum(0))
     return find_suspects(table.hide(judged[table.indices]), probabilities)
 
