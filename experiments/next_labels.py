@@ -294,10 +294,13 @@ def draw(rows: dict[str, Any], path: Path) -> None:
             axes.plot(known, value, color=color, marker="o", markersize=3, alpha=1 if first else 0.35)
             if first:
                 at = (known[-1], value[-1])
-                axes.annotate(label, at, (-4, -13), textcoords="offset points", color=color, ha="right")
+                axes.annotate(
+                    label, at, (-4, 7 if name == CHIEF[2] else -14), textcoords="offset points", color=color, ha="right"
+                )
     if "all labels known" in rows:
         axes.axhline(rows["all labels known"][0]["map80"], color="0.5", linestyle=":")
         axes.text(2, rows["all labels known"][0]["map80"] + 0.3, "all labels known", color="0.4")
+    axes.set_xticks(range(0, 21, 2))
     axes.set(xlabel="known labels, % of all (image, class) pairs", ylabel="mAP on test pictures, 80 classes")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
