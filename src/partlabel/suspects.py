@@ -127,8 +127,8 @@ def out_of_fold(
         progress: called with (folds done, folds in all).
 
     Returns:
-        (N, C) float32, before the sigmoid; NaN for a class that some head could not learn, as the other folds together do not
-        hold both signs (all its labels come from one group), or that has fewer than ``MIN_KNOWN`` of a sign.
+        (N, C) float32, before the sigmoid; NaN for a class with fewer than ``MIN_KNOWN`` of a sign, and for one that
+        some head could not learn, as the other folds do not hold both signs (its labels come from one group).
 
     Raises:
         UserError: fewer images, or groups, than folds.
