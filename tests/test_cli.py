@@ -28,6 +28,7 @@ COMMANDS = (
     "suspects",
     "next",
     "labels",
+    "export",
     "download",
     "demo",
 )

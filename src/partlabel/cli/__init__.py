@@ -14,7 +14,18 @@ from typing import TextIO
 
 from cyclopts import App, CycloptsError, Parameter
 
-from partlabel.cli import completion, downloads, labels, models, next_labels, relabel, runs, suspects, thresholds
+from partlabel.cli import (
+    completion,
+    downloads,
+    exporting,
+    labels,
+    models,
+    next_labels,
+    relabel,
+    runs,
+    suspects,
+    thresholds,
+)
 from partlabel.errors import PartlabelWarning, UserError
 
 __all__ = ["app", "main"]
@@ -73,6 +84,7 @@ for _order, _command in enumerate(
         suspects.suspects,
         next_labels.next_,
         labels.group,
+        exporting.export,
         downloads.download,
         runs.demo,
     ),

@@ -69,7 +69,7 @@ def predict(
         if output.suffix not in (".csv", ".parquet"):
             raise UserError(f"{output}: predictions are written as .csv or .parquet")
         model = Model.load(run)
-        names, paths = _pictures(source, images)
+        names, paths = list_pictures(source, images)
         checked = check(paths)
         if on_bad == "error":
             checked.raise_if_bad()
@@ -96,7 +96,7 @@ def predict(
         report(result, "\n".join(lines))
 
 
-def _pictures(source: Path, folder: Path | None) -> tuple[list[str], list[Path]]:
+def list_pictures(source: Path, folder: Path | None) -> tuple[list[str], list[Path]]:
     """List pictures: those of a folder, by name, or those that a text file names, in its order.
 
     Returns:
