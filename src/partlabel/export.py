@@ -145,7 +145,7 @@ def onnx_scorer(path: str | os.PathLike[str]) -> Scorer:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     session = onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
-    return lambda pixels: session.run(["scores"], {"images": pixels})[0]
+    return lambda pixels: np.asarray(session.run(["scores"], {"images": pixels})[0])
 
 
 def require_packages() -> None:
