@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.importing import Pairs, child, compare, machine, save
+from benchmarks.importing import Pairs, child, compare, machine, pairs, save
 from partlabel import formats
 
-ROUNDS = 5
+ROUNDS = 3
 CLASSES = 80
 
 
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--child", nargs=2)
     given = parser.parse_args()
     if given.child is not None:
-        child(WAYS[given.child[0]], given.child[1])
+        child(WAYS[given.child[0]], given.child[1], pairs)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "instances.json"
