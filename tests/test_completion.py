@@ -88,6 +88,17 @@ def test_labels_that_the_model_learned_are_found_out_and_would_break_the_promise
     assert missed > 8
 
 
+def test_few_labels_to_fill_in_need_more_than_the_bound():
+    labels = np.ones((26, 2), np.int8)
+    labels[:4, 0] = 0
+    labels[:, 1] = -1
+    table = LabelTable.from_dense([str(i) for i in range(26)], ("a", "b"), labels)
+    report = complete(table, np.full((26, 2), 3, np.float32), table, np.full((26, 2), 3, np.float32), precision=0.9)[1]
+    # 22 right of 22 bear out 0.1 ** (1 / 22) = 90.06 %, but one of 4 would be too many: 4 / 26 is more than 0.1
+    assert "90.1% in the long run, but not 90.0% of so few labels" in report["classes"][0]["present"]["reason"]
+    assert report["classes"][1]["present"]["reason"] == "no label is unknown"
+
+
 def test_classes_with_few_held_out_labels_share_a_test():
     random = np.random.default_rng(0)
     true = np.where(random.random((3000, 30)) < 0.5, 1, -1).astype(np.int8)
@@ -180,6 +191,13 @@ def test_a_run_is_completed_by_command_in_every_format(trained, tmp_path, capsys
     assert made.num_known == trained.num_known + done["present"]["filled"] + done["absent"]["filled"]
     row = made.image_index(trained.images)
     assert (made.dense(row)[trained.dense() != 0] == trained.dense()[trained.dense() != 0]).all()
+    turned = trained.select_classes(trained.classes[::-1])
+    turned.write_parquet(tmp_path / "turned.parquet")
+    other = [words[0], words[1], str(tmp_path / "turned.parquet"), *words[2:], "-o", str(tmp_path / "turned.parquet")]
+    assert main(other) == 0
+    after = LabelTable.read_parquet(tmp_path / "turned.parquet")
+    assert after.classes == turned.classes
+    assert (after.dense(after.image_index(made.images))[:, ::-1] == made.dense()).all()
     for name, entry in formats.FORMATS.items():
         if entry.write:
             target = tmp_path / f"written.{name}"

@@ -257,10 +257,12 @@ def _why_not(found: guarantee.Tested, pooled: bool, alike: bool, precision: floa
     if found.tested < needed:
         return f"{what}only {found.tested} held-out labels lie beyond the strictest threshold; {needed} are needed"
     right = found.tested - found.wrong
-    return (
+    counted = (
         f"{what}{right} of {found.tested} held-out labels beyond the strictest threshold are right, which bears out "
-        f"{found.lower_bound:.1%}"
     )
+    if found.lower_bound >= precision:
+        return f"{counted}{found.lower_bound:.1%} in the long run, but not {precision:.1%} of so few labels to fill in"
+    return f"{counted}{found.lower_bound:.1%}"
 
 
 def _reason(text: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def complete_run(
         raise UserError(
             f"the label table lacks {len(strange)} of the {len(model.classes)} classes of the model", strange
         )
-    own = table.select_classes(model.classes)
+    own = table if table.classes == model.classes else table.select_classes(model.classes)
     _check_unseen(trained, held)
     by_label = bool((trained.image_index(held.images) >= 0).any())
     leave = None if by_label or not _guesses(config) else trained.image_index(own.images) >= 0
@@ -78,14 +78,8 @@ def complete_run(
     scores, held_scores = _scores(model, own, held, images)
     arguments: dict[str, Any] = {"precision": precision, "confidence": confidence, "seed": seed, "leave": leave}
     made, report = complete(own, scores, held, held_scores, **arguments)
-    new = np.flatnonzero(made.round == report["round"]) if made.round is not None else np.zeros(0, np.int64)
-    if made.num_known > own.num_known and made.num_classes < table.num_classes:
-        columns = np.array([table.class_index(name) for name in model.classes], np.int64)
-        place = {"origin": "model", "score": made.score[new] if made.score is not None else None}
-        image, cls = made.pair_images()[new], columns[made.indices[new]]
-        made = table.with_labels(image, cls, made.values[new], round=report["round"], **place)
-    elif made.num_known == own.num_known:
-        made = table
+    if own is not table:
+        made = _with_new(table, made, report["round"])
     report |= {
         "held_out": "labels" if by_label else "pictures",
         "pictures_left": 0 if leave is None else int(leave.sum()),
@@ -98,6 +92,16 @@ def complete_run(
         )
     write_json(folder / REPORT, report)
     return made, report
+
+
+def _with_new(table: LabelTable, made: LabelTable, round: int) -> LabelTable:
+    """The labels of a round of ``made`` in a table with other classes, or in another order."""
+    if made.round is None or made.score is None or not (made.round == round).any():
+        return table
+    new = np.flatnonzero(made.round == round)
+    columns = np.array([table.class_index(name) for name in made.classes], np.int64)
+    image, cls, score = made.pair_images()[new], columns[made.indices[new]], made.score[new]
+    return table.with_labels(image, cls, made.values[new], origin="model", score=score, round=round)
 
 
 def _check_unseen(trained: LabelTable, held: LabelTable) -> None:
