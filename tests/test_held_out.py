@@ -39,3 +39,19 @@ def test_runs_without_a_validation_part_and_damaged_files(tmp_path):
     held_out.write_scores(tmp_path / "other", table.classes, np.zeros((3, 3), np.float32))
     with pytest.raises(UserError, match="does not belong"):
         held_out.read(tmp_path / "other")
+
+
+def test_labels_of_a_model_are_no_truth(tmp_path):
+    """All validation labels are wrong ones of a model but one class: only that class is measured."""
+    table = make_pictures(tmp_path / "pictures", 12)
+    people = table.hide(table.indices == 0)
+    image, cls = np.nonzero(people.dense() == 0)
+    weak = people.with_labels(
+        image, cls, -table.dense()[image, cls], origin="model", score=np.zeros(len(image)), round=1
+    )
+    rows = {}
+    for name, labels in (("people", people), ("weak", weak)):
+        config = tiny_config(optim__epochs=1)
+        summary = train(config, people, tmp_path / "pictures", tmp_path / name, validation=labels)
+        rows[name] = summary["last"]["validation"]
+    assert rows["weak"] == rows["people"]

@@ -11,13 +11,13 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -25,11 +25,6 @@ from partlabel.errors import UserError
 from partlabel.images import ImageDataset, content_hash, make_loader
 from partlabel.model import Model
 from partlabel.storage import write_text
-
-try:
-    import fcntl
-except ImportError:  # not on Windows, where two runs should not fill the same cache
-    fcntl = None
 
 Progress = Callable[[int, int], None]
 #: pictures are stored decoded up to this size; above it they are decoded anew in each epoch
@@ -138,7 +133,10 @@ def open_source(
     key = _key(model, stage, paths, flip)
     target = cache_folder() / f"{key}.npy"
     try:
-        with _only_one(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(
+            target.with_suffix(".lock")
+        ):  # others that want the same wait, then find it
             if not target.is_file():
                 _fill(target, model, stage, images, flip, workers, device, progress)
     except OSError as error:
@@ -149,16 +147,6 @@ def open_source(
             "set PARTLABEL_CACHE to a folder with room, or freeze fewer stages"
         ) from error
     return Stored(np.load(target, mmap_mode="r"), stage)
-
-
-@contextmanager
-def _only_one(target: Path) -> Generator[None, None, None]:
-    """Let one process fill a file of the cache; others that want the same one wait, then find it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with open(target.with_suffix(".lock"), "w") as lock:
-        if fcntl is not None:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _key(model: Model, stage: int, paths: Sequence[Path], flip: bool) -> str:

@@ -136,7 +136,7 @@ class _Training:
         self.fabric.barrier()
 
     def _split(self, prepared: Prepared, images: Path, validation: LabelTable | None) -> None:
-        """Rows to train and to validate on."""
+        """Rows to train and to validate on; the labels of a model are no truth to measure on."""
         everything, config = prepared.table, self.config
         rows = np.arange(everything.num_images)
         self.held_out = np.empty(0, np.int64)
@@ -145,6 +145,7 @@ class _Training:
         self.validation = None
         if validation is not None:
             self.validation = prepare(validation, images, config.images, config.workers, self.report)
+        self.measured = (self.validation.table if self.validation else everything).without_origin("model")
         self.skipped = prepared.skipped + (self.validation.skipped if self.validation else [])
         self.animated = prepared.animated
         self.split_rows = rows
@@ -358,7 +359,7 @@ class _Training:
 
     def _validate(self) -> tuple[Metrics | None, NDArray[np.float32] | None]:
         """Metrics on the known labels of the validation part, and its scores (N, C)."""
-        table = self.validation.table if self.validation else self.labels.table
+        table = self.measured
         rows = np.arange(table.num_images) if self.validation else self.held_out
         if not len(rows):
             return None, None

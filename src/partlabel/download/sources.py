@@ -143,7 +143,7 @@ VOC2007 = Dataset(
     default=("trainval", "test"),
 )
 
-# The checksums are those that PaddleDetection and LAVIS list; they equal the ETags of the publisher's bucket.
+# The checksums are those that PaddleDetection and LAVIS list; the bucket's ETag is reported to equal that of the annotations.
 COCO2014 = Dataset(
     name="coco2014",
     title="COCO 2014: 123,287 pictures, 80 classes, every label known",

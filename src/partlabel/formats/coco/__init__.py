@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ from partlabel.formats.class_names import Classes, settle_names
 from partlabel.formats.coco.layout import Category, Id, Layout, load, plain
 from partlabel.formats.coco.options import CocoOptions
 from partlabel.formats.coco.writing import write
+from partlabel.formats.given import given
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.labels import LabelTable
 
@@ -48,11 +48,7 @@ def read(path: str, options: CocoOptions) -> tuple[LabelTable, ImportReport]:
         not_listed=not_listed,
         images=options.images,
         missing=options.missing,
-        options={
-            f.name: getattr(options, f.name)
-            for f in dataclasses.fields(options)
-            if getattr(options, f.name) != f.default
-        },
+        options=given(options),
     )
     return table, report
 

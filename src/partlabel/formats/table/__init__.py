@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 from partlabel.formats import coding as codings
 from partlabel.formats.assemble import assemble
 from partlabel.formats.coding import Coding
+from partlabel.formats.given import given
 from partlabel.formats.report import ImportReport
 from partlabel.formats.table import lists, long, wide
 from partlabel.formats.table.delimited import open_table
@@ -63,7 +63,4 @@ def _layout(job: TableJob) -> str:
 
 def _given(options: TableOptions) -> dict[str, object]:
     """Return the options that are not at their default, JSON-able."""
-    given = {
-        f.name: getattr(options, f.name) for f in dataclasses.fields(options) if getattr(options, f.name) != f.default
-    }
-    return {name: value.words() if isinstance(value, Coding) else value for name, value in given.items()}
+    return {name: value.words() if isinstance(value, Coding) else value for name, value in given(options).items()}
