@@ -134,9 +134,7 @@ def open_source(
     target = cache_folder() / f"{key}.npy"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(
-            target.with_suffix(".lock")
-        ):  # others that want the same wait, then find it
+        with FileLock(target.with_suffix(".lock")):  # others that want the same wait, then find it
             if not target.is_file():
                 _fill(target, model, stage, images, flip, workers, device, progress)
     except OSError as error:

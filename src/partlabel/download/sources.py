@@ -143,7 +143,7 @@ VOC2007 = Dataset(
     default=("trainval", "test"),
 )
 
-# The checksums are those that PaddleDetection and LAVIS list; the bucket's ETag is reported to equal that of the annotations.
+# Checksums as PaddleDetection and LAVIS list them; that of the annotations is reported to equal the bucket's ETag.
 COCO2014 = Dataset(
     name="coco2014",
     title="COCO 2014: 123,287 pictures, 80 classes, every label known",
