@@ -5,6 +5,9 @@
     python -m experiments.relabeling finetuned      the best of each kind with the whole network trained
     python -m experiments.relabeling table          the means over the seeds that are there, as a table
 
+Runs that differ in their rounds only share the epochs before the first one: a run goes on from the checkpoint that the
+run without relabelling of the same seed had there, which gives the same result to the bit as training from the start.
+
 Frozen: the small preset with partial-BCE and dropout 0.5, rounds before epochs 10 and 15 of 20. Fine-tuned: 3,000
 pictures at 128 px, 6 epochs, rounds before epochs 4 and 5. The truth of the hidden labels serves for TP and TN only;
 all metrics are those of the test pictures. Results: ``experiments/results/relabeling/*.json``, one for each run; a
@@ -24,7 +27,7 @@ import torch
 
 from experiments.frozen import pooled, record
 from experiments.main_job import FROZEN, TUNED, tables
-from partlabel import Config, LabelTable, Model, simulate, train
+from partlabel import Config, LabelTable, Model, checkpoints, simulate, train
 from partlabel.metrics import evaluate
 from partlabel.scoring import measure
 from partlabel.storage import write_json
@@ -73,6 +76,23 @@ def jobs(kind: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def begin(run: Path, none: Path, config: Config) -> None:
+    """Give a new run the epochs before its first round from the run without relabelling, where those are the same."""
+    first = none / "checkpoints" / f"epoch-{config.relabel.before[0] - 1}.pt"
+    if run.exists() or not first.is_file():
+        return
+    identity = json.loads((none / "run.json").read_text())
+    theirs = {**identity["config"], "relabel": config.to_dict()["relabel"]}
+    if theirs != config.to_dict():
+        return
+    (run / "checkpoints").mkdir(parents=True)
+    shutil.copy(first, run / "checkpoints")
+    for path in none.glob("*.parquet"):
+        shutil.copy(path, run)
+    config.write(run / "config.toml")
+    write_json(run / "run.json", {**identity, "config": theirs})
+
+
 def run_frozen(config: Config, known: LabelTable, truth: LabelTable, test: LabelTable, data: Path, run: Path) -> dict:
     folder = data / "images"
     summary = train(config, known, folder, run, truth=truth, resume=(run / "run.json").is_file())
@@ -104,7 +124,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-mini"))
     parser.add_argument("--out", type=Path, default=Path("runs/relabeling"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--only", default="", help="runs whose name starts with this")
+    parser.add_argument("--only", nargs="+", default=[""], help="runs whose names start with one of these")
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -113,21 +133,25 @@ def main() -> None:
         return
     whole, test = tables(arguments.data)
     RESULTS.mkdir(parents=True, exist_ok=True)
+    checkpoints._KEPT = 100  # one of the run without relabelling is where the others begin
     for seed in arguments.seeds:
         truth = whole.select(slice(0, PICTURES)) if arguments.kind == "finetuned" else whole
         known = simulate.partial(truth, KNOWN, seed)
         for name, change in jobs(arguments.kind).items():
             path = RESULTS / f"{arguments.kind}-{seed}.json"
             rows: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-            if name in rows or not name.startswith(arguments.only):
+            if name in rows or not name.startswith(tuple(arguments.only)):
                 continue
             base = FINETUNED if arguments.kind == "finetuned" else BASE
             config = base.replace(seed=seed, model__graph=arguments.kind == "graph", **change)
             run = arguments.out / f"{arguments.kind}-{seed}" / name.replace(" ", "_")
+            if change:
+                begin(run, run.parent / "none", config)
             work = run_finetuned if arguments.kind == "finetuned" else run_frozen
             rows[name] = work(config, known, truth, test, arguments.data, run)
             write_json(path, rows)
-            shutil.rmtree(run / "checkpoints", ignore_errors=True)
+            if change:
+                shutil.rmtree(run / "checkpoints", ignore_errors=True)
             say(seed, name, rows)
 
 
