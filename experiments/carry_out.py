@@ -1,0 +1,180 @@
+"""Carrying out one job: known labels, training, metrics of pictures that were not trained on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from experiments import known_labels
+from experiments.datasets import Dataset, Pictures
+from experiments.jobs import Job, locked, result_file, where
+from experiments.presets import Preset
+from partlabel import Config, LabelTable, Model, predict, train
+from partlabel.features import Stored, open_source
+from partlabel.method.graph import LabelGraph
+from partlabel.metrics import Metrics, evaluate
+from partlabel.storage import write_json
+
+METRICS = ("mean_ap", "zero_one", "macro_f1", "micro_f1", "pc_precision", "pc_recall", "ov_precision", "ov_recall")
+
+
+class LastOnly(LabelGraph):
+    """The label graph whose output is component v of ``h_v^T`` alone, without ``h_v^0``."""
+
+    def forward(self, scores: torch.Tensor) -> torch.Tensor:
+        """As :class:`LabelGraph`, less the scores that it adds."""
+        return super().forward(scores) - scores
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where jobs of a preset run: their data, their run folders, their results; ``command`` is written down."""
+
+    preset: Preset
+    dataset: Dataset
+    out: Path
+    results: Path
+    command: str
+
+    def result(self, job: Job) -> Path:
+        return result_file(self.results, self.preset.name, job.name)
+
+    def run(self, job: Job) -> Path:
+        return self.out / self.preset.name / job.name
+
+
+def carry_out(job: Job, place: Place, keep: bool = False, wait: bool = False) -> bool:
+    """Run a job, or go on with it, unless its result is there or another process has it (then False).
+
+    Args:
+        job: the job.
+        place: data and folders.
+        keep: its run folder stays, as another job needs its model.
+        wait: for another process that has it, rather than to leave it to that one.
+    """
+    path = place.result(job)
+    with locked(path, wait) as alone:
+        if not alone:
+            return False
+        if path.is_file() and (not keep or (place.run(job) / "summary.json").is_file()):
+            return True
+        record = _carried_out(job, place)
+        write_json(path, record)
+        for part in ("checkpoints", "best", "rounds"):
+            shutil.rmtree(place.run(job) / part, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(place.run(job), ignore_errors=True)
+        print(f"{job.name}: mAP {record['metrics']['mean_ap']:.2f}, {record['seconds']:.0f} s", flush=True)
+    return True
+
+
+def _carried_out(job: Job, place: Place) -> dict[str, Any]:
+    began = time.perf_counter()
+    config = place.preset.config(job)
+    earlier = [other for other in (place.preset.start(job), job.previous) if other is not None]
+    for other in earlier:
+        carry_out(other, place, keep=True, wait=True)
+    start = place.preset.start(job)
+    if start is not None:
+        config = config.replace(model__weights=str(place.run(start) / "last"))
+    truth, tested = _parts(job, place)
+    with _graph_of(job):
+        known = _known(job, place, truth.table, truth.paths)
+        run = place.run(job)
+        run.parent.mkdir(parents=True, exist_ok=True)
+        resume = (run / "run.json").is_file()
+        summary = train(config, known, truth.folder, run, truth=truth.table, resume=resume)
+        metrics = _measured(Model.load(run, which="last"), config, truth, tested, job.held_out)
+    return {
+        "job": job.name,
+        "settings": asdict(job),
+        "dataset": place.dataset.name,
+        "known": known.num_known / (known.num_images * known.num_classes),
+        "images_with_labels": int((np.diff(known.indptr) > 0).sum()),
+        "metrics": {name: _percent(getattr(metrics, name)) for name in METRICS},
+        "rounds": summary.get("rounds", []),
+        "final_loss": summary["last"]["loss"],
+        "seed": job.seed,
+        "seconds": time.perf_counter() - began,
+        "command": place.command,
+        **where(),
+        "config": config.to_dict(),
+    }
+
+
+def _percent(value: float) -> float | None:
+    return None if np.isnan(value) else 100 * float(value)
+
+
+@contextmanager
+def _graph_of(job: Job) -> Iterator[None]:
+    """The variant of the graph that the paper mentions and partlabel does not have."""
+    if not job.last_only:
+        yield
+        return
+    with mock.patch("partlabel.model.LabelGraph", LastOnly):
+        yield
+
+
+def _parts(job: Job, place: Place) -> tuple[Pictures, Pictures]:
+    """The pictures to train on, with all their labels, and those to measure on.
+
+    Where a part is held out, its pictures stay in the first, without labels, so that stored features are found again.
+    """
+    whole = place.dataset.train
+    pictures = place.preset.bases[job.base].pictures
+    if pictures is not None:
+        whole = Pictures(whole.table.select(slice(0, pictures)), whole.folder)
+    if not job.held_out:
+        return whole, place.dataset.test
+    share = place.preset.held_out
+    fit, check = whole.table.split([1 - share, share], seed=0)
+    image = np.repeat(np.arange(whole.table.num_images), np.diff(whole.table.indptr))
+    rest = whole.table.hide(np.isin(image, fit), "held out")
+    return replace(whole, table=rest), replace(whole, table=whole.table.select(check))
+
+
+def _known(job: Job, place: Place, truth: LabelTable, paths: list[Path]) -> LabelTable:
+    before = job.previous
+    if before is None:
+        return known_labels.draw(job.labels, truth, job.seed)
+    run = place.run(before)
+    table = LabelTable.read_parquet(run / "labels.parquet")
+    scores = scores_of(Model.load(run, which="last"), place.preset.config(before), paths, train=True)
+    return known_labels.ask(table, scores, truth, job.labels.share, job.seed)
+
+
+def scores_of(model: Model, config: Config, paths: list[Path], train: bool) -> NDArray[np.float32]:
+    """Scores (N, C); of a frozen backbone from the stored features, which for the training part hold mirrored ones."""
+    if config.freeze != "all":
+        return predict(model, paths)
+    stages = model.backbone.num_stages
+    limit = config.images.max_pixels
+    source = open_source(model, stages, paths, flip=train and config.images.flip, workers=1, max_pixels=limit)
+    assert isinstance(source, Stored)
+    batches = [np.arange(a, min(a + 512, len(paths))) for a in range(0, len(paths), 512)]
+    with torch.inference_mode():
+        return torch.cat([model(batch, stages) for batch in source.batches(batches, None)]).numpy()
+
+
+def _measured(model: Model, config: Config, trained: Pictures, tested: Pictures, held_out: bool) -> Metrics:
+    if not held_out:
+        return evaluate(scores_of(model, config, tested.paths, train=False), tested.table.dense())
+    rows = {name: i for i, name in enumerate(trained.table.images.to_pylist())}
+    scores = scores_of(model, config, trained.paths, train=True)
+    return evaluate(scores[[rows[name] for name in tested.table.images.to_pylist()]], tested.table.dense())
+
+
+def read_result(path: Path) -> dict[str, Any] | None:
+    return json.loads(path.read_text()) if path.is_file() else None

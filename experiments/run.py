@@ -1,0 +1,143 @@
+"""Run the trainings of a table or figure of the paper, or write RESULTS.md.
+
+    python -m experiments.run strategies                            the trainings of a table that are not there yet
+    python -m experiments.run strategies losses --jobs 2 --seeds 0  two at a time, of one seed
+    python -m experiments.run losses --list                         what there is to run
+    python -m experiments.run results                               RESULTS.md from all results
+
+A training is one JSON file in experiments/results/PRESET. One that was killed goes on after its last epoch; several
+processes share a list. On another machine, the paper's protocol on one of its data sets:
+
+    python -m experiments.run strategies --preset paper --dataset coco --data /data/coco
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from experiments import (
+    ablation,
+    backbones,
+    final_model,
+    graph,
+    losses,
+    normalization,
+    open_images,
+    seeds,
+    strategies,
+)
+from experiments.carry_out import Place, carry_out
+from experiments.datasets import DATASETS, open_dataset
+from experiments.jobs import RESULTS, Job
+from experiments.presets import PRESETS, Preset
+from experiments.reading import Results
+from partlabel.errors import UserError
+
+#: name of an experiment -> its jobs; some are known only when others are there
+EXPERIMENTS: dict[str, Callable[[Preset, Results], list[Job]]] = {
+    "strategies": strategies.jobs,
+    "losses": losses.jobs,
+    "losses-tuning": losses.tuning_jobs,
+    "graph": graph.jobs,
+    "normalization": normalization.jobs,
+    "ablation": ablation.jobs,
+    "ablation-tuning": ablation.tuning_jobs,
+    "seeds": seeds.jobs,
+    "backbones": backbones.jobs,
+    "pooling": backbones.pooling_jobs,
+    "final-model": final_model.jobs,
+    "open-images": open_images.jobs,
+}
+
+
+def listed(names: list[str], results: Results) -> list[Job]:
+    """The jobs of experiments, each once, the first seed first."""
+    found = dict.fromkeys(job for name in names for job in EXPERIMENTS[name](results.preset, results))
+    return sorted(found, key=lambda job: job.seed)
+
+
+def kept(results: Results) -> set[Job]:
+    """Jobs whose model another job of any experiment starts from."""
+    found: set[Job | None] = set()
+    for job in listed(list(EXPERIMENTS), results):
+        found |= {results.preset.start(job), job.previous}
+    return {job for job in found if job is not None}
+
+
+def work(jobs: list[Job], place: Place, threads: int) -> int:
+    """Run all jobs that nobody else has; how many of them are with somebody else."""
+    torch.set_num_threads(threads)
+    needed = kept(Results(place.results, place.preset))
+    return sum(not carry_out(job, place, keep=job in needed) for job in jobs)
+
+
+def _one_of_several(jobs: list[Job], place: Place, threads: int) -> None:
+    work(jobs, place, threads)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", choices=[*EXPERIMENTS, "all", "results"], metavar="NAME")
+    parser.add_argument("--preset", choices=PRESETS, default="frozen")
+    parser.add_argument("--dataset", choices=DATASETS, help="what lies in --data; by default that of the preset")
+    parser.add_argument("--data", type=Path, help="its folder")
+    parser.add_argument("--out", type=Path, default=Path("runs/experiments"), help="run folders, which are removed")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--seeds", type=int, nargs="+", help="only these")
+    parser.add_argument("--only", default="", help="only jobs whose name has this in it")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at a time")
+    parser.add_argument("--threads", type=int, help="of one training; by default all cores over --jobs")
+    parser.add_argument("--list", action="store_true", help="print the jobs, done or not, and run none")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    preset = PRESETS[given.preset]
+    if given.jobs < 1 or (given.threads is not None and given.threads < 1):
+        parser.error("--jobs and --threads are at least 1")
+    if given.seeds:
+        preset = replace(preset, seeds=tuple(given.seeds))
+    names = list(EXPERIMENTS) if "all" in given.names else given.names
+    jobs = [job for job in listed(names, Results(given.results, preset)) if given.only in job.name]
+    if given.seeds:
+        jobs = [job for job in jobs if job.seed in given.seeds]
+    if given.list:
+        for job in jobs:
+            there = (given.results / preset.name / f"{job.name}.json").is_file()
+            print("done" if there else "    ", job.name)
+        return
+    try:
+        dataset = open_dataset(given.dataset or preset.dataset, given.data or Path(preset.data))
+        options = f" --preset {preset.name}" + (f" --dataset {given.dataset}" if given.dataset else "")
+        command = f"python -m experiments.run {' '.join(given.names)}{options if options != ' --preset frozen' else ''}"
+        place = Place(preset, dataset, given.out, given.results, command)
+        threads = given.threads or max(1, (os.cpu_count() or 1) // given.jobs)
+        if given.jobs == 1:
+            elsewhere = work(jobs, place, threads)
+            if elsewhere:
+                print(f"{elsewhere} jobs are with another process")
+            return
+        context = multiprocessing.get_context("spawn")
+        others = [context.Process(target=_one_of_several, args=(jobs, place, threads)) for _ in range(given.jobs)]
+        for process in others:
+            process.start()
+        for process in others:
+            process.join()
+        if any(process.exitcode for process in others):
+            sys.exit(1)
+    except UserError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
