@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -21,11 +21,13 @@ from experiments.datasets import Dataset, Pictures
 from experiments.jobs import Job, locked, result_file, where
 from experiments.presets import Preset
 from partlabel import Config, LabelTable, Model, predict, train
+from partlabel.config import to_toml
 from partlabel.features import Stored, open_source
 from partlabel.method.graph import LabelGraph
 from partlabel.metrics import Metrics, evaluate
 from partlabel.storage import write_json
 
+_DEFAULTS = {field.name: field.default for field in fields(Job)}
 METRICS = ("mean_ap", "zero_one", "macro_f1", "micro_f1", "pc_precision", "pc_recall", "ov_precision", "ov_recall")
 
 
@@ -98,7 +100,7 @@ def _carried_out(job: Job, place: Place) -> dict[str, Any]:
         metrics = _measured(Model.load(run, which="last"), config, truth, tested, job.held_out)
     return {
         "job": job.name,
-        "settings": asdict(job),
+        "settings": {k: v for k, v in asdict(job).items() if v != _DEFAULTS.get(k)},
         "dataset": place.dataset.name,
         "known": known.num_known / (known.num_images * known.num_classes),
         "images_with_labels": int((np.diff(known.indptr) > 0).sum()),
@@ -106,15 +108,15 @@ def _carried_out(job: Job, place: Place) -> dict[str, Any]:
         "rounds": summary.get("rounds", []),
         "final_loss": summary["last"]["loss"],
         "seed": job.seed,
-        "seconds": time.perf_counter() - began,
+        "seconds": round(time.perf_counter() - began, 1),
         "command": place.command,
         **where(),
-        "config": config.to_dict(),
+        "config": to_toml(config.to_dict()),
     }
 
 
 def _percent(value: float) -> float | None:
-    return None if np.isnan(value) else 100 * float(value)
+    return None if np.isnan(value) else round(100 * float(value), 4)
 
 
 @contextmanager
