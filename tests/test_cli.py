@@ -27,6 +27,7 @@ COMMANDS = (
     "complete",
     "suspects",
     "next",
+    "review",
     "labels",
     "export",
     "download",

@@ -1,0 +1,119 @@
+"""What to ask, in which order: questions worth asking, labels that the model filled in, and suspects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.labels import LabelTable
+from partlabel.review.board import TOP, Board, Keys, save, state
+
+#: questions about each class
+EACH = 50
+#: pairs of one class that follow each other in a queue, so that a person need not think anew each time
+TOGETHER = 12
+#: labels of each sign that the running estimate of precision is drawn from
+SAMPLE = 2_000
+#: one in so many labels of the queue of filled-in ones is of that sample
+EVERY = 5
+
+
+def in_turns(cls: NDArray[np.integer], together: int = TOGETHER) -> NDArray[np.int64]:
+    """Order pairs so that the classes take turns, some pairs of one class after the other.
+
+    Args:
+        cls: (K,) class numbers; the pairs of a class keep their order.
+        together: how many of one class follow each other.
+
+    Returns:
+        (K,) positions.
+    """
+    order = np.argsort(cls, kind="stable")
+    sorted_cls = np.asarray(cls)[order]
+    first = np.searchsorted(sorted_cls, sorted_cls)
+    rank = np.arange(len(order)) - first
+    return order[np.lexsort((rank, sorted_cls, rank // together))]
+
+
+def questions(board: Board, table: LabelTable, thresholds: tuple[float, ...], path: Path) -> Keys:
+    """Questions worth asking, by :func:`partlabel.next_labels.choose`; stored ones, or chosen now and stored.
+
+    Args:
+        board: all pairs.
+        table: the labels.
+        thresholds: (C,) of the model.
+        path: of the stored ones.
+    """
+    if not path.is_file():
+        from partlabel.next_labels import choose
+
+        unknown = table.num_images * table.num_classes - table.without_origin("model").num_known
+        keys = np.zeros(0, np.int64)
+        if unknown:
+            scores = np.asarray(board.scores, np.float32)
+            limits = np.asarray(thresholds, np.float32)
+            found = choose(scores, table, min(EACH * table.num_classes, unknown), thresholds=limits)
+            image, cls = found.image[found.open], found.cls[found.open]
+            best_first = np.lexsort((-scores[image, cls], cls))
+            image, cls = image[best_first], cls[best_first]
+            turns = in_turns(cls)
+            keys = cls[turns] * board.pictures + image[turns]
+        save(path, keys)
+    return np.load(path, mmap_mode="r")
+
+
+def filled(board: Board, table: LabelTable, path: Path) -> tuple[Keys, dict[str, Keys]]:
+    """Labels that a model filled in, the least sure first, with a random sample mixed in.
+
+    Every fifth label is of the random sample, present and absent ones in turns, because the least sure ones alone would
+    make the model look worse than it is.
+
+    Args:
+        board: all pairs.
+        table: the labels.
+        path: where the order is stored.
+
+    Returns:
+        The pairs in order; and for ``present`` and ``absent`` the sample in the order of the draw.
+    """
+    if not path.is_file():
+        model = np.flatnonzero(table.origin == 1)
+        keys = table.indices[model].astype(np.int64) * board.pictures + table.pair_images()[model]
+        keys.sort()
+        present = board.states.reshape(-1)[keys] == state("model", True)
+        levels = board.levels.reshape(-1)[keys]
+        by_doubt = keys[np.argsort(np.where(present, levels, TOP - levels), kind="stable")]
+        random = np.random.Generator(np.random.PCG64(0))
+        drawn = [random.permutation(keys[present == sign])[:SAMPLE] for sign in (True, False)]
+        mixed = mix(by_doubt, in_turns(np.repeat([0, 1], [len(part) for part in drawn]), 1), np.concatenate(drawn))
+        save(path, np.concatenate([[len(part) for part in drawn], *drawn, mixed]).astype(np.int64))
+    stored = np.load(path, mmap_mode="r")
+    present_count, absent_count = (int(count) for count in stored[:2])
+    start = 2 + present_count + absent_count
+    sample = {"present": stored[2 : 2 + present_count], "absent": stored[2 + present_count : start]}
+    return stored[start:], {name: np.asarray(part) for name, part in sample.items()}
+
+
+def mix(ranked: Keys, turns: NDArray[np.int64], drawn: Keys, every: int = EVERY) -> Keys:
+    """Put a sample between ranked pairs: each ``every``-th pair is of the sample, while it lasts.
+
+    Args:
+        ranked: pairs in order, those of the sample among them; they are left out there.
+        turns: the order of the sample.
+        drawn: the sample.
+        every: 2 or more.
+
+    Returns:
+        All pairs of ``ranked``, each once.
+    """
+    rest = ranked[~np.isin(ranked, drawn)]
+    sample = drawn[turns]
+    place = np.concatenate(
+        [
+            np.arange(len(rest)) // (every - 1) * every + np.arange(len(rest)) % (every - 1),
+            np.arange(1, len(sample) + 1) * every - 1,
+        ]
+    )
+    return np.concatenate([rest, sample])[np.argsort(place, kind="stable")]
