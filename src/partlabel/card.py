@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from partlabel import held_out
+from partlabel.config import Config
 from partlabel.errors import UserError
 from partlabel.labels import ORIGINS, LabelTable
 from partlabel.metrics import Metrics, evaluate
@@ -81,7 +82,7 @@ def _data(config: dict[str, Any], table: LabelTable, rows: list[dict[str, Any]])
     origins = Counter(np.array(ORIGINS)[table.origin].tolist())
     taken = (
         "**absent**: every unknown label was trained as absent"
-        if config["assume_absent"]
+        if Config.from_dict(config).unknown_as_absent
         else "**unknown**: it counted neither as present nor as absent, in training and in the metrics"
     )
     added = sum(row["added_present"] + row["added_absent"] for row in rows if "round" in row)
@@ -194,7 +195,7 @@ def _use(config: dict[str, Any], table: LabelTable) -> str:
     ]
     if few.any():
         lines.append(f"- Fewer than 20 known present labels in training: {_names(table.classes, few)}")
-    if config["assume_absent"]:
+    if Config.from_dict(config).unknown_as_absent:
         lines.append("- Unknown labels were trained as absent; where many of them are present, scores are too low.")
     return "\n".join(lines)
 

@@ -60,10 +60,14 @@ class ImageConfig:
 
 @dataclass(frozen=True)
 class LossConfig:
-    """The loss (equations 1 and 2): g(p) = alpha p^gamma + beta with g(p0) = value and g(1) = 1."""
+    """The loss (equations 1 and 2): g(p) = alpha p^gamma + beta with g(p0) = value and g(1) = 1.
 
-    #: "partial-bce", or "bce", which is g = 1
-    name: Literal["partial-bce", "bce"] = "partial-bce"
+    The other losses are those of ``partlabel.rivals``; they have no settings here.
+    """
+
+    #: "partial-bce", or "bce", which is g = 1; or a loss that learns from unknown labels as absent ones: "an", "wan"
+    #: and "an-ls" (2021), "asl" (2021), "hill" and "splc" (2021), "ll-r" and "ll-ct" (2022)
+    name: Literal["partial-bce", "bce", "an", "wan", "an-ls", "asl", "hill", "splc", "ll-r", "ll-ct"] = "partial-bce"
     gamma: float = 1.0
     p0: float = 0.1
     value: float = 5.0
@@ -210,8 +214,18 @@ class Config:
             raise UserError(
                 "relabelling by uncertainty needs model.dropout above 0: without dropout, every uncertainty would be 0"
             )
+        if self.assume_absent and self.loss.name not in ("partial-bce", "bce"):
+            raise UserError(
+                f"assume_absent hides from the loss {self.loss.name} which labels are unknown; it takes them as absent "
+                "in its own way: leave one of the two out"
+            )
         if self.relabel.before and self.relabel.strategy == "uncertainty" and self.model.heads > 1:
             raise UserError("relabelling by uncertainty takes one head; several go with the strategies by score")
+
+    @property
+    def unknown_as_absent(self) -> bool:
+        """Whether unknown labels are learned from as absent ones, by ``assume_absent`` or by the loss."""
+        return self.assume_absent or self.loss.name not in ("partial-bce", "bce")
 
     def _theta_fits(self) -> bool:
         """Scores and uncertainties are thresholds of at least 0, shares are at most 1."""

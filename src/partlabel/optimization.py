@@ -2,30 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from partlabel import rivals
 from partlabel.config import LossConfig, OptimConfig
 from partlabel.errors import UserError
 from partlabel.method.loss import PartialBCE
 from partlabel.model import Model
 
+#: ``loss.name`` -> the loss
+RIVALS: dict[str, Callable[..., Tensor]] = {
+    "an": rivals.assume_negative,
+    "wan": rivals.weak_assume_negative,
+    "an-ls": rivals.smoothed_assume_negative,
+    "asl": rivals.asymmetric,
+    "hill": rivals.hill,
+}
+#: those that change with the epoch
+RIVALS_BY_EPOCH: dict[str, Callable[..., Tensor]] = {
+    "splc": rivals.splc,
+    "ll-r": rivals.large_loss_rejection,
+    "ll-ct": rivals.large_loss_correction,
+}
 
-def build_loss(config: LossConfig, num_classes: int) -> nn.Module:
+
+class Loss(Protocol):
+    """What a training minimises."""
+
+    def __call__(self, scores: Tensor, labels: Tensor, *, weight: Tensor | None, epoch: int) -> Tensor:
+        """The sum over the rows of scores and labels (N, C), with weights of single labels, in an epoch from 1."""
+        ...
+
+
+def build_loss(config: LossConfig, num_classes: int) -> Loss:
     """The loss as a sum over the rows of a batch; the caller divides, as its rows may be a share of the batch.
 
     Raises:
         UserError: no g has the wanted values.
     """
+    if config.name in RIVALS_BY_EPOCH:
+        return partial(RIVALS_BY_EPOCH[config.name], reduction="sum")
+    if config.name in RIVALS:
+        return _same_in_all_epochs(partial(RIVALS[config.name], reduction="sum"))
     try:
         loss = PartialBCE(config.gamma, config.p0, 1.0 if config.name == "bce" else config.value, reduction="sum")
         loss(torch.zeros(1, num_classes), torch.zeros(1, num_classes, dtype=torch.int8))  # checks g on all proportions
     except ValueError as error:
         raise UserError(f"loss: {error}") from None
-    return loss
+    return _same_in_all_epochs(loss)
+
+
+def _same_in_all_epochs(loss: Callable[..., Tensor]) -> Loss:
+    def of_any_epoch(scores: Tensor, labels: Tensor, *, weight: Tensor | None, epoch: int) -> Tensor:
+        return loss(scores, labels, weight=weight)
+
+    return of_any_epoch
 
 
 def frozen_stages(freeze: str | int, model: Model) -> int:

@@ -118,7 +118,7 @@ def _check_unseen(trained: LabelTable, held: LabelTable) -> None:
 
 def _guesses(config: Config) -> bool:
     """Whether unknown labels were trained on as if they were known."""
-    return config.assume_absent or bool(config.relabel.before)
+    return config.unknown_as_absent or bool(config.relabel.before)
 
 
 def _shared(config: Config) -> bool:

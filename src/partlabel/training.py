@@ -96,7 +96,7 @@ class _Training:
         truth: LabelTable | None,
         resume: bool,
     ) -> None:
-        check_labels(table, config.assume_absent)
+        check_labels(table, config.unknown_as_absent)
         if validation is not None and validation.classes != table.classes:
             raise UserError("the validation labels have other classes than the training labels, or in another order")
         self.config, self.run = config, run
@@ -289,7 +289,7 @@ class _Training:
                 factor = learning_rate_factor(config.optim, epoch + (i + 0.5) / len(rows))
                 for group in self.optimizer.param_groups:
                     group["lr"] = group["base_lr"] * factor
-                loss = self._step(pictures, mine[i], len(rows[i]))
+                loss = self._step(pictures, mine[i], len(rows[i]), epoch + 1)
                 total += loss * len(rows[i])
                 skipped += not self._update()
                 bar(i + 1, len(rows))
@@ -317,22 +317,22 @@ class _Training:
                     dist.all_reduce(buffer)
                     buffer /= self.fabric.world_size
 
-    def _step(self, pictures: Tensor, own: NDArray[np.int64], batch_size: int) -> Tensor:
+    def _step(self, pictures: Tensor, own: NDArray[np.int64], batch_size: int, epoch: int) -> Tensor:
         """Forward and backward of this process's share of a batch; the loss is the mean over the whole batch.
 
         Distributed processes average their gradients, so the sum over the own rows is multiplied by their number. A
-        process without a row in a small batch runs one picture without labels, as it must take part.
+        process without a row in a small batch runs one picture whose labels have weight 0, as it must take part.
         """
         labels, weight = self.labels.labels(own)
         if self.fabric.global_rank >= batch_size:
-            labels[:] = 0
+            weight = torch.zeros(labels.shape)
         x = self._to_device(pictures)
         with batch_of_one(self.model, len(own) == 1):
             scores = self.net(x, self.stage)
         known = torch.from_numpy(labels).to(scores.device)
         weight = None if weight is None else weight.to(scores.device)
         heads = scores.unbind() if scores.ndim == 3 else (scores,)
-        loss = torch.stack([self.loss(head, known, weight) for head in heads]).sum() / batch_size
+        loss = torch.stack([self.loss(head, known, weight=weight, epoch=epoch) for head in heads]).sum() / batch_size
         self.fabric.backward(loss * self.fabric.world_size)
         return loss.detach() * (self.fabric.world_size / len(heads))
 

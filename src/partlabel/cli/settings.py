@@ -29,7 +29,8 @@ class Settings:
             of an earlier training to go on from.
         freeze: What stays as it is: `none`, `all` for the whole backbone, or the number of its first stages.
         size: Side in pixels of the square that pictures are resized to.
-        loss: `partial-bce` weighs a picture by the share of its labels that is known; `bce` does not.
+        loss: `partial-bce` weighs a picture by the share of its labels that is known; `bce` does not. The others take
+            unknown labels as absent, each in its own way: see "Other losses" in the guide.
         gamma: Exponent of that weight.
         graph: Put the paper's label graph on top, which learns which classes go together.
         dropout: Share of the backbone's output that is left out at random in training.
@@ -52,7 +53,7 @@ class Settings:
     weights: str | None = None
     freeze: str | None = None
     size: int | None = None
-    loss: Literal["partial-bce", "bce"] | None = None
+    loss: Literal["partial-bce", "bce", "an", "wan", "an-ls", "asl", "hill", "splc", "ll-r", "ll-ct"] | None = None
     gamma: float | None = None
     graph: Annotated[bool | None, Parameter(negative="--no-graph")] = None
     dropout: float | None = None
