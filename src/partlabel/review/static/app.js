@@ -1,0 +1,145 @@
+// Start of the page: asks for the session, builds the parts, and decides which of them is seen.
+
+import { readChoice } from "./choice.js";
+import { Desk, sessionAddress } from "./desk.js";
+import { conflictsDialog, exportDialog, helpDialog } from "./dialogs.js";
+import { button, byId, el, say } from "./dom.js";
+import { showFilters } from "./filters.js";
+import { listen } from "./keys.js";
+import { showMeters } from "./meters.js";
+import { Outbox, browserName } from "./outbox.js";
+import { ask, connection } from "./server.js";
+import { SheetView } from "./sheet.js";
+import { SingleView } from "./single.js";
+import { showStanding } from "./standing.js";
+import { showTop } from "./top.js";
+
+/** The run as far as the page can tell runs apart, so that waiting answers go to their own. */
+function runKey({ run, pictures, pairs, classes }) {
+  let sum = 0;
+  for (const letter of classes.map(({ name }) => name).join("\n")) sum = (31 * sum + (letter.codePointAt(0) ?? 0)) >>> 0;
+  return `${run}.${pictures}.${pairs}.${sum.toString(36)}`;
+}
+
+/** The place of pictures when there is none to show. @param {string} title @param {...(Node | string)} rest */
+function blank(title, ...rest) {
+  byId("blank").hidden = false;
+  byId("blank").replaceChildren(el("h2", { class: "blank-title" }, title), ...rest);
+}
+
+async function start() {
+  byId("blank").hidden = false;
+  byId("blank").replaceChildren(el("div", { class: "waiting", role: "status" }, el("span", { class: "unseen" }, "Loading the run.")));
+  try {
+    const browser = browserName();
+    build(await ask(sessionAddress(browser)), browser);
+  } catch (error) {
+    say(byId("saving-text"), "Server away");
+    blank("The run could not be loaded", el("p", {}, error.message), button("Try again", { class: "button", on: { click: () => connection.tryNow() } }));
+    if (!error.status) connection.addEventListener("back", start, { once: true });
+  }
+}
+
+function build(session, browser) {
+  document.title = `${session.run} · partlabel review`;
+  say(byId("run"), session.run);
+  byId("run").title = session.run;
+  const queues = [...session.queues.map(({ id }) => id), "pictures"];
+  const outbox = new Outbox(runKey(session), browser);
+  const choice = readChoice(location.hash, queues, session.classes.map(({ id }) => id));
+  const desk = new Desk(session, choice, outbox);
+  const single = new SingleView(desk);
+  // The grid shows one class: that of the question, unless one is chosen already.
+  const look = (view) => desk.choose({ view, class: desk.choice.class ?? (view === "grid" ? (single.asked?.class ?? null) : null) });
+  const filters = showFilters(desk, look);
+  const sheet = new SheetView(desk, filters);
+  const help = helpDialog(desk);
+  showTop(desk, { conflicts: conflictsDialog(desk), export: exportDialog(desk), help });
+  showMeters(desk);
+  showStanding(desk);
+  const update = () => arrange(desk, single, sheet);
+  desk.addEventListener("choice", update);
+  desk.questions.addEventListener("change", update);
+  connection.addEventListener("back", () => [single.photo.again(), single.render()]);
+  keys({ desk, single, sheet, filters, help, queues, look });
+  desk.start();
+}
+
+/** Shows the view that fits the choice and the state of the questions. */
+function arrange(desk, single, sheet) {
+  const { questions, choice } = desk;
+  const choosing = choice.view === "grid" && choice.class === null;
+  const some = questions.current !== null || choosing;
+  const wasHidden = [single.element.hidden, sheet.element.hidden];
+  single.element.hidden = !some || choice.view !== "single";
+  sheet.element.hidden = !some || choice.view !== "grid";
+  byId("work").dataset.view = some ? choice.view : "blank";
+  byId("blank").hidden = some;
+  if (wasHidden[0] && !single.element.hidden) single.render();
+  if (wasHidden[1] && !sheet.element.hidden) sheet.render();
+  if (!some) explain(desk);
+}
+
+/** Why there is nothing to show, and what to do about it. */
+function explain(desk) {
+  const { questions, choice } = desk;
+  const action = (words, act) => button(words, { class: "button", on: { click: act } });
+  if (questions.state === "failed") {
+    blank("These pictures could not be loaded", el("p", {}, questions.trouble), action("Try again", () => questions.retry()));
+    return;
+  }
+  if (questions.state === "loading" || !questions.complete) {
+    if (!byId("blank").querySelector(".waiting")) {
+      byId("blank").replaceChildren(el("div", { class: "waiting", role: "status" }, el("span", { class: "unseen" }, "Loading pictures.")));
+    }
+    return;
+  }
+  const queue = desk.session.queues.find(({ id }) => id === choice.queue);
+  const narrowed = choice.class !== null || choice.origin || choice.value || choice.low !== null || choice.high !== null || choice.search;
+  const actions = [];
+  if (questions.items.length) actions.push(action("Back to the last one", () => questions.goTo(questions.items.length - 1)), action("Look again", () => questions.load(choice)));
+  if (narrowed) actions.push(action("Clear the filters", () => desk.clear()));
+  if (choice.open && !questions.items.length && queue?.answered) actions.push(action("Show answered ones too", () => desk.choose({ open: false })));
+  const other = desk.session.queues.find(({ id, total, answered }) => id !== choice.queue && total > answered);
+  if (!narrowed && other) actions.push(action(`Go to “${other.title}”`, () => desk.choose({ queue: other.id })));
+  const [title, words] = questions.items.length
+    ? ["End of the list", "You have been through everything that was loaded here."]
+    : narrowed
+      ? ["Nothing matches", "No picture in this queue fits the class and the filters."]
+      : ["Nothing to do here", queue?.reason ?? "Every question of this queue is answered."];
+  blank(title, el("p", {}, words), el("div", { class: "blank-actions" }, ...actions));
+}
+
+function keys({ desk, single, sheet, filters, help, queues, look }) {
+  const grid = () => !sheet.element.hidden;
+  const inSingle = (act) => () => (single.element.hidden ? false : act());
+  const arrow = (key, act) => [key, () => (grid() ? sheet.walk(key) : inSingle(act)())];
+  const answer = (kind) => () => (grid() ? sheet.toggle(undefined, kind) : single.answer(kind));
+  const inGrid = (act) => () => (grid() ? act() : false);
+  listen({
+    y: answer("yes"),
+    n: answer("no"),
+    s: answer("skip"),
+    u: () => void desk.undo(),
+    g: () => look(desk.choice.view === "grid" ? "single" : "grid"),
+    z: inSingle(() => single.photo.zoom()),
+    c: () => filters.focusClass(),
+    a: inGrid(() => sheet.turn()),
+    "?": help,
+    " ": (event) => (grid() && !/** @type {Element} */ (event.target).closest("button") ? sheet.toggle() : false),
+    Enter: (event) => (grid() && !/** @type {Element} */ (event.target).closest("button:not(.cell)") ? sheet.confirm() : false),
+    PageDown: inGrid(() => sheet.page(1)),
+    PageUp: inGrid(() => sheet.page(-1)),
+    ...Object.fromEntries([
+      arrow("ArrowLeft", () => single.move(-1)),
+      arrow("ArrowRight", () => single.move(1)),
+      arrow("ArrowUp", () => single.walk(-1)),
+      arrow("ArrowDown", () => single.walk(1)),
+      ["Home", () => (grid() ? sheet.walk("Home") : false)],
+      ["End", () => (grid() ? sheet.walk("End") : false)],
+    ]),
+    ...Object.fromEntries(queues.map((queue, at) => [String(at + 1), () => desk.choose({ queue })])),
+  });
+}
+
+start();

@@ -1,0 +1,227 @@
+// The grid for one class: all get the same answer except those that are clicked.
+
+import { button, byId, el, icon, say } from "./dom.js";
+import { prefetch } from "./photo.js";
+import { count, counted, likely, pair } from "./wording.js";
+
+const CELL = 168;
+const MOST = 60;
+const FEWEST = 12;
+const WORDS = { yes: "Yes", no: "No", skip: "Skip" };
+
+export class SheetView {
+  /** Answers of this page as they would be saved, by pair. @type {Map<string, "yes" | "no" | "skip">} */
+  marks = new Map();
+  /** What all get that are not clicked. @type {"yes" | "no"} */
+  rest = "yes";
+  #from = -1;
+  #key = "";
+  #at = 0;
+  #size = FEWEST;
+
+  /** @param {import("./desk.js").Desk} desk @param {{focusClass: () => void}} filters */
+  constructor(desk, filters) {
+    this.desk = desk;
+    this.element = byId("sheet");
+    this.kicker = el("p", { class: "kicker" });
+    this.title = el("h2", { class: "question" });
+    this.cells = el("div", { class: "cells", role: "group", "aria-label": "Pictures: press to change the answer" });
+    this.counted = el("p", { class: "sheet-count", role: "status" });
+    this.save = button("Save", { class: "answer answer-yes", drawing: "yes", key: "Enter", on: { click: () => this.confirm() } });
+    this.rests = ["yes", "no"].map((kind) =>
+      button(`${WORDS[kind]} to all`, { class: "segment", drawing: kind, "data-kind": kind, title: "All but the clicked ones (A)", on: { click: () => this.turn(kind) } }),
+    );
+    const step = (by, drawing, words) =>
+      button("", { class: "tool", drawing, label: words, title: words, on: { click: () => this.page(by) } });
+    this.steps = [step(-1, "previous", "Previous page (Page Up)"), step(1, "next", "Next page (Page Down)")];
+    this.head = el(
+      "div",
+      { class: "sheet-head" },
+      el("div", { class: "sheet-title" }, this.kicker, this.title),
+      el("div", { class: "segments", role: "group", "aria-label": "Answer for all that are not clicked" }, ...this.rests),
+      el("div", { class: "sheet-steps" }, ...this.steps),
+    );
+    this.choosing = el(
+      "div",
+      { class: "choosing", hidden: true },
+      el("h2", { class: "blank-title" }, "Which class?"),
+      el("p", {}, "The grid shows many pictures of one class. Choose the class, then click the pictures that differ."),
+      button("Choose a class", { class: "answer answer-yes", drawing: "search", key: "C", on: { click: () => filters.focusClass() } }),
+    );
+    this.foot = el(
+      "div",
+      { class: "sheet-foot" },
+      this.counted,
+      button("Undo", { class: "answer answer-undo", drawing: "undo", key: "U", on: { click: () => desk.undo() } }),
+      this.save,
+    );
+    this.element.append(this.head, this.cells, this.choosing, this.foot);
+    desk.questions.addEventListener("change", () => this.render());
+    desk.addEventListener("answers", () => this.#paint());
+    desk.addEventListener("undone", (event) => this.#undone(/** @type {CustomEvent} */ (event).detail.items));
+    new ResizeObserver(() => this.#fit()).observe(this.cells);
+  }
+
+  /** The questions of this page. */
+  get items() {
+    const { items, place } = this.desk.questions;
+    return items.slice(place, place + this.#size);
+  }
+
+  render() {
+    if (this.element.hidden) return;
+    const { questions, choice } = this.desk;
+    const none = choice.class === null;
+    this.choosing.hidden = !none;
+    this.cells.hidden = this.head.hidden = this.foot.hidden = none;
+    if (none) return;
+    this.#measure();
+    const name = this.desk.class?.name ?? "";
+    this.title.replaceChildren(el("bdi", {}, name), "?");
+    this.title.title = name;
+    this.title.dataset.length = name.length > 40 ? "very-long" : "short";
+    const { items } = this;
+    say(this.kicker, items.length ? `${count(questions.place + 1)} to ${count(questions.place + items.length)} of ${count(questions.total)}` : " ");
+    this.steps[0].disabled = questions.place === 0;
+    this.steps[1].disabled = questions.place + items.length >= questions.items.length;
+    const key = `${questions.place}/${items.map(pair).join()}`;
+    if (key !== this.#key) this.#lay(items, key);
+    this.#paint();
+    for (const item of questions.items.slice(questions.place + this.#size, questions.place + 2 * this.#size)) prefetch(`/thumbnail/${item.image}`);
+  }
+
+  /** What all get that are not clicked. @param {"yes" | "no"} [kind] the other one where not given */
+  turn(kind = this.rest === "yes" ? "no" : "yes") {
+    const before = this.rest;
+    this.rest = kind;
+    for (const [key, mark] of this.marks) if (mark !== "skip") this.marks.set(key, before === kind ? mark : opposite(mark));
+    this.#paint();
+  }
+
+  /** Change the answer of a cell. @param {"yes" | "no" | "skip"} [to] */
+  toggle(at = this.#at, to) {
+    const item = this.items[at];
+    if (!item) return;
+    const now = this.marks.get(pair(item));
+    const wanted = to ?? (now === this.rest ? opposite(this.rest) : this.rest);
+    this.marks.set(pair(item), to && now === to ? this.rest : wanted);
+    this.#focus(at, false);
+    this.#paint();
+  }
+
+  /** Save the page and go to the next. */
+  confirm() {
+    const { items } = this;
+    if (!items.length || this.element.hidden || this.desk.choice.class === null) return;
+    const focused = this.cells.contains(document.activeElement);
+    this.desk.answer(items.map((item) => [item, this.marks.get(pair(item)) ?? this.rest]));
+    this.#at = 0;
+    this.desk.questions.goTo(this.desk.questions.place + items.length);
+    this.cells.scrollTop = 0;
+    if (focused && this.items.length) this.#focus(0);
+  }
+
+  /** @param {number} by pages */
+  page(by) {
+    const { questions } = this.desk;
+    const to = questions.place + by * this.#size;
+    if (by > 0 && to >= questions.items.length) return;
+    this.#at = 0;
+    questions.goTo(Math.max(0, to));
+  }
+
+  /** Move the focus. @param {string} key */
+  walk(key) {
+    const across = this.#columns();
+    const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across, Home: -this.#at, End: this.items.length - 1 - this.#at }[key];
+    const entering = !this.cells.contains(document.activeElement);
+    const to = entering ? this.#at : this.#at + (by ?? 0);
+    if (to >= 0 && to < this.items.length) this.#focus(to);
+  }
+
+  #lay(items, key) {
+    this.#key = key;
+    this.#from = this.desk.questions.place;
+    this.#at = Math.min(this.#at, Math.max(0, items.length - 1));
+    this.marks = new Map(items.map((item) => [pair(item), item.answer ?? this.rest]));
+    const focused = this.cells.contains(document.activeElement);
+    this.cells.replaceChildren(...items.map((item, at) => this.#cell(item, at)));
+    if (focused) this.#focus(this.#at);
+  }
+
+  #cell(item, at) {
+    const cell = el(
+      "button",
+      { type: "button", class: "cell", "data-at": at, title: item.picture, on: { click: () => this.toggle(at), focus: () => this.#focus(at, false) } },
+      el("span", { class: "cell-picture" }, el("img", { src: `/thumbnail/${item.image}`, alt: "", draggable: "false" }), el("span", { class: "cell-mark" })),
+      el("span", { class: "cell-under" }, el("span", { class: "cell-answer" }), el("span", { class: "cell-score" }, item.score === null ? "" : likely(item.score))),
+    );
+    cell.querySelector("img").addEventListener("error", () => cell.setAttribute("data-broken", ""));
+    return cell;
+  }
+
+  #paint() {
+    if (this.element.hidden) return;
+    const { items } = this;
+    const totals = { yes: 0, no: 0, skip: 0 };
+    items.forEach((item, at) => {
+      const cell = this.cells.children[at];
+      const mark = this.marks.get(pair(item)) ?? this.rest;
+      totals[mark] += 1;
+      if (!cell) return;
+      const done = item.answer === mark ? (item.pending ? ", not saved yet" : ", saved") : "";
+      cell.tabIndex = at === this.#at ? 0 : -1;
+      cell.setAttribute("aria-label", `${item.picture}: ${WORDS[mark]}${done}${item.score === null ? "" : `, model ${likely(item.score)}`}`);
+      cell.setAttribute("aria-pressed", String(mark !== this.rest));
+      cell.toggleAttribute("data-done", item.answer === mark && !item.pending);
+      if (cell.dataset.mark !== mark) {
+        cell.dataset.mark = mark;
+        cell.querySelector(".cell-mark").replaceChildren(icon(mark));
+        say(cell.querySelector(".cell-answer"), WORDS[mark]);
+      }
+    });
+    for (const one of this.rests) one.setAttribute("aria-pressed", String(one.dataset.kind === this.rest));
+    const parts = [`${count(totals.yes)} yes`, `${count(totals.no)} no`];
+    if (totals.skip) parts.push(`${count(totals.skip)} skipped`);
+    say(this.counted, items.length ? parts.join(", ") : "");
+    say(this.save.querySelector(".button-text"), `Save ${counted(items.length, "answer")}`);
+    this.save.disabled = !items.length;
+  }
+
+  #focus(at, move = true) {
+    this.#at = at;
+    [...this.cells.children].forEach((cell, number) => (cell.tabIndex = number === at ? 0 : -1));
+    if (move) this.cells.children[at]?.focus();
+  }
+
+  /** As many cells as fit without scrolling; on a small screen a fixed number, and the page scrolls. */
+  #measure() {
+    const { clientWidth, clientHeight } = this.cells;
+    if (!clientWidth) return;
+    const rows = Math.floor((clientHeight + 12) / (this.#height() + 12));
+    this.#size = Math.max(FEWEST, Math.min(MOST, this.#columns() * rows));
+  }
+
+  #columns() {
+    return getComputedStyle(this.cells).gridTemplateColumns.split(" ").length || 1;
+  }
+
+  #height() {
+    return this.cells.firstElementChild?.getBoundingClientRect().height || CELL;
+  }
+
+  #fit() {
+    const before = this.#size;
+    this.#measure();
+    if (this.#size !== before) this.render();
+  }
+
+  #undone(items) {
+    if (this.element.hidden || !items.length) return;
+    this.#key = "";
+    this.desk.questions.bring(items);
+  }
+}
+
+/** @param {"yes" | "no" | "skip"} answer */
+const opposite = (answer) => (answer === "yes" ? "no" : "yes");
