@@ -24,6 +24,7 @@ COMMANDS = (
     "predict",
     "relabel",
     "thresholds",
+    "report",
     "complete",
     "suspects",
     "next",

@@ -1,0 +1,39 @@
+"""Small copies of pictures that go into the page itself."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Iterable
+
+from PIL import Image
+
+from partlabel.images import decode, find
+from partlabel.images.decoding import ImageError
+
+#: longest side in pixels, and the quality of the JPEG: about 6 kB each
+_SIDE, _QUALITY = 192, 68
+
+
+def thumbnails(names: Iterable[str], folder: str | os.PathLike[str]) -> dict[str, tuple[str, int, int]]:
+    """Small JPEG copies as ``data:`` addresses with their width and height; pictures that cannot be read are left out.
+
+    Args:
+        names: image names of a table.
+        folder: the folder that they start from.
+    """
+    listed = list(dict.fromkeys(names))
+    made = {}
+    for name, path in zip(listed, find(listed, folder), strict=True):
+        if path is None:
+            continue
+        try:
+            picture = Image.fromarray(decode(path, _SIDE))
+        except ImageError:
+            continue
+        picture.thumbnail((_SIDE, _SIDE))
+        file = io.BytesIO()
+        picture.save(file, "JPEG", quality=_QUALITY, optimize=True)
+        made[name] = (f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}", *picture.size)
+    return made
