@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -90,14 +89,20 @@ def _carried_out(job: Job, place: Place) -> dict[str, Any]:
     start = place.preset.start(job)
     if start is not None:
         config = config.replace(model__weights=str(place.run(start) / "last"))
-    truth, tested = _parts(job, place)
+    whole = _pictures(job, place)
     with _graph_of(job):
-        known = _known(job, place, truth.table, truth.paths)
+        known = _known(job, place, whole)
+        rows, truth = None, whole.table
+        if job.held_out:
+            share = place.preset.held_out
+            fit, rows = whole.table.split([1 - share, share], seed=0)
+            known, truth = _without(known, fit, config), _without(truth, fit, config)
         run = place.run(job)
         run.parent.mkdir(parents=True, exist_ok=True)
         resume = (run / "run.json").is_file()
-        summary = train(config, known, truth.folder, run, truth=truth.table, resume=resume)
-        metrics = _measured(Model.load(run, which="last"), config, truth, tested, job.held_out)
+        summary = train(config, known, whole.folder, run, truth=truth, resume=resume)
+        model = Model.load(run, which="last")
+        metrics = _measured(model, config, place.dataset.test) if rows is None else _on_rows(model, config, whole, rows)
     return {
         "job": job.name,
         "settings": {k: v for k, v in asdict(job).items() if v != _DEFAULTS.get(k)},
@@ -129,32 +134,30 @@ def _graph_of(job: Job) -> Iterator[None]:
         yield
 
 
-def _parts(job: Job, place: Place) -> tuple[Pictures, Pictures]:
-    """The pictures to train on, with all their labels, and those to measure on.
+def _pictures(job: Job, place: Place) -> Pictures:
+    whole, first = place.dataset.train, place.preset.bases[job.base].pictures
+    return whole if first is None else Pictures(whole.table.select(slice(0, first)), whole.folder)
 
-    Where a part is held out, its pictures stay in the first, without labels, so that stored features are found again.
+
+def _without(table: LabelTable, fit: NDArray[np.int64], config: Config) -> LabelTable:
+    """Leave out the pictures that are held out.
+
+    Where the backbone is frozen they stay without labels, so that the stored features of all pictures serve.
     """
-    whole = place.dataset.train
-    pictures = place.preset.bases[job.base].pictures
-    if pictures is not None:
-        whole = Pictures(whole.table.select(slice(0, pictures)), whole.folder)
-    if not job.held_out:
-        return whole, place.dataset.test
-    share = place.preset.held_out
-    fit, check = whole.table.split([1 - share, share], seed=0)
-    image = np.repeat(np.arange(whole.table.num_images), np.diff(whole.table.indptr))
-    rest = whole.table.hide(np.isin(image, fit), "held out")
-    return replace(whole, table=rest), replace(whole, table=whole.table.select(check))
+    if config.freeze != "all":
+        return table.select(fit)
+    image = np.repeat(np.arange(table.num_images), np.diff(table.indptr))
+    return table.hide(np.isin(image, fit), "held out")
 
 
-def _known(job: Job, place: Place, truth: LabelTable, paths: list[Path]) -> LabelTable:
+def _known(job: Job, place: Place, whole: Pictures) -> LabelTable:
     before = job.previous
     if before is None:
-        return known_labels.draw(job.labels, truth, job.seed)
+        return known_labels.draw(job.labels, whole.table, job.seed)
     run = place.run(before)
     table = LabelTable.read_parquet(run / "labels.parquet")
-    scores = scores_of(Model.load(run, which="last"), place.preset.config(before), paths, train=True)
-    return known_labels.ask(table, scores, truth, job.labels.share, job.seed)
+    scores = scores_of(Model.load(run, which="last"), place.preset.config(before), whole.paths, train=True)
+    return known_labels.ask(table, scores, whole.table, job.labels.share, job.seed)
 
 
 def scores_of(model: Model, config: Config, paths: list[Path], train: bool) -> NDArray[np.float32]:
@@ -170,13 +173,12 @@ def scores_of(model: Model, config: Config, paths: list[Path], train: bool) -> N
         return torch.cat([model(batch, stages) for batch in source.batches(batches, None)]).numpy()
 
 
-def _measured(model: Model, config: Config, trained: Pictures, tested: Pictures, held_out: bool) -> Metrics:
-    if not held_out:
-        return evaluate(scores_of(model, config, tested.paths, train=False), tested.table.dense())
-    rows = {name: i for i, name in enumerate(trained.table.images.to_pylist())}
-    scores = scores_of(model, config, trained.paths, train=True)
-    return evaluate(scores[[rows[name] for name in tested.table.images.to_pylist()]], tested.table.dense())
+def _measured(model: Model, config: Config, tested: Pictures) -> Metrics:
+    return evaluate(scores_of(model, config, tested.paths, train=False), tested.table.dense())
 
 
-def read_result(path: Path) -> dict[str, Any] | None:
-    return json.loads(path.read_text()) if path.is_file() else None
+def _on_rows(model: Model, config: Config, whole: Pictures, rows: NDArray[np.int64]) -> Metrics:
+    """On the part of the training pictures that was held out, from the stored features where there are any."""
+    if config.freeze == "all":
+        return evaluate(scores_of(model, config, whole.paths, train=True)[rows], whole.table.dense(rows))
+    return _measured(model, config, Pictures(whole.table.select(rows), whole.folder))
