@@ -1,4 +1,4 @@
-"""Does the precision that completion states hold? Frozen backbone, 10 % known at random, hidden truth, 20 seeds.
+"""Does the precision that completion states hold? Frozen backbone, 10 % known at random, hidden truth, 60 seeds.
 
     python -m experiments.completion train --data ../shared/data/coco-mini --out runs/completion
     python -m experiments.completion measure --out runs/completion
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("part", choices=["train", "measure", "draw"])
     parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-mini"))
     parser.add_argument("--out", type=Path, default=Path("runs/completion"))
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=60)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     arguments.out.mkdir(parents=True, exist_ok=True)

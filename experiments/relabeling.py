@@ -46,6 +46,8 @@ STRATEGIES: dict[str, tuple[str, tuple[float | None, ...]]] = {
     "[e] of probabilities": ("uncertainty", (0.001, 0.003, 0.01)),
 }
 HEADS = 3
+#: passes of Monte-Carlo dropout with the graph, which has to run in each of them; 50 without it
+GRAPH_SAMPLES = 20
 METRICS = ("map80", "zero_one", "macro_f1", "micro_f1")
 BASE = FROZEN.replace(model__dropout=0.5)
 #: pictures, epochs and size of the fine-tuned runs
@@ -70,6 +72,8 @@ def jobs(kind: str) -> dict[str, dict[str, Any]]:
             change = {"relabel__before": before, "relabel__strategy": strategy, "relabel__theta": theta}
             if name.startswith("[d]"):
                 change["model__heads"] = HEADS
+            if kind == "graph" and strategy == "uncertainty":
+                change["relabel__samples"] = GRAPH_SAMPLES
             if name == "[e] of probabilities":
                 change["relabel__measure"] = "probability-variance"
             found[name if theta is None else f"{name} {theta:g}"] = change
