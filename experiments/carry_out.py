@@ -19,6 +19,7 @@ from experiments import known_labels
 from experiments.datasets import Dataset, Pictures
 from experiments.jobs import Job, locked, result_file, where
 from experiments.presets import Preset
+from experiments.reading import NAMES
 from partlabel import Config, LabelTable, Model, predict, train
 from partlabel.config import to_toml
 from partlabel.features import Stored, open_source
@@ -27,7 +28,6 @@ from partlabel.metrics import Metrics, evaluate
 from partlabel.storage import write_json
 
 _DEFAULTS = {field.name: field.default for field in fields(Job)}
-METRICS = ("mean_ap", "zero_one", "macro_f1", "micro_f1", "pc_precision", "pc_recall", "ov_precision", "ov_recall")
 
 
 class LastOnly(LabelGraph):
@@ -109,7 +109,7 @@ def _carried_out(job: Job, place: Place) -> dict[str, Any]:
         "dataset": place.dataset.name,
         "known": known.num_known / (known.num_images * known.num_classes),
         "images_with_labels": int((np.diff(known.indptr) > 0).sum()),
-        "metrics": {name: _percent(getattr(metrics, name)) for name in METRICS},
+        "metrics": metrics_record(metrics),
         "rounds": summary.get("rounds", []),
         "final_loss": summary["last"]["loss"],
         "seed": job.seed,
@@ -120,8 +120,10 @@ def _carried_out(job: Job, place: Place) -> dict[str, Any]:
     }
 
 
-def _percent(value: float) -> float | None:
-    return None if np.isnan(value) else round(100 * float(value), 4)
+def metrics_record(metrics: Metrics) -> dict[str, float | None]:
+    """The metrics of the paper in percent; None where undefined."""
+    values = {name: float(getattr(metrics, name)) for name in NAMES}
+    return {name: None if np.isnan(value) else round(100 * value, 4) for name, value in values.items()}
 
 
 @contextmanager

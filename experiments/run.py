@@ -31,6 +31,7 @@ from experiments import (
     losses,
     normalization,
     open_images,
+    propagation,
     seeds,
     strategies,
 )
@@ -56,11 +57,15 @@ EXPERIMENTS: dict[str, Callable[[Preset, Results], list[Job]]] = {
     "final-model": final_model.jobs,
     "open-images": open_images.jobs,
 }
+#: those that train no network
+OTHERS: dict[str, Callable[[Place], None]] = {"propagation": propagation.run}
 
 
 def listed(names: list[str], results: Results) -> list[Job]:
     """The jobs of experiments, each once, the first seed first."""
-    found = dict.fromkeys(job for name in names for job in EXPERIMENTS[name](results.preset, results))
+    found = dict.fromkeys(
+        job for name in names if name in EXPERIMENTS for job in EXPERIMENTS[name](results.preset, results)
+    )
     return sorted(found, key=lambda job: job.seed)
 
 
@@ -72,20 +77,20 @@ def kept(results: Results) -> set[Job]:
     return {job for job in found if job is not None}
 
 
-def work(jobs: list[Job], place: Place, threads: int) -> int:
+def work(names: list[str], jobs: list[Job], place: Place, threads: int) -> int:
     """Run all jobs that nobody else has; how many of them are with somebody else."""
     torch.set_num_threads(threads)
     needed = kept(Results(place.results, place.preset))
-    return sum(not carry_out(job, place, keep=job in needed) for job in jobs)
-
-
-def _one_of_several(jobs: list[Job], place: Place, threads: int) -> None:
-    work(jobs, place, threads)
+    elsewhere = sum(not carry_out(job, place, keep=job in needed) for job in jobs)
+    for name in names:
+        if name in OTHERS:
+            OTHERS[name](place)
+    return elsewhere
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="+", choices=[*EXPERIMENTS, "all", "results"], metavar="NAME")
+    parser.add_argument("names", nargs="+", choices=[*EXPERIMENTS, *OTHERS, "all", "results"], metavar="NAME")
     parser.add_argument("--preset", choices=PRESETS, default="frozen")
     parser.add_argument("--dataset", choices=DATASETS, help="what lies in --data; by default that of the preset")
     parser.add_argument("--data", type=Path, help="its folder")
@@ -107,7 +112,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("--jobs and --threads are at least 1")
     if given.seeds:
         preset = replace(preset, seeds=tuple(given.seeds))
-    names = list(EXPERIMENTS) if "all" in given.names else given.names
+    names = [*EXPERIMENTS, *OTHERS] if "all" in given.names else given.names
     jobs = [job for job in listed(names, Results(given.results, preset)) if given.only in job.name]
     if given.seeds:
         jobs = [job for job in jobs if job.seed in given.seeds]
@@ -123,12 +128,12 @@ def main(arguments: list[str] | None = None) -> None:
         place = Place(preset, dataset, given.out, given.results, command)
         threads = given.threads or max(1, (os.cpu_count() or 1) // given.jobs)
         if given.jobs == 1:
-            elsewhere = work(jobs, place, threads)
+            elsewhere = work(names, jobs, place, threads)
             if elsewhere:
                 print(f"{elsewhere} jobs are with another process")
             return
         context = multiprocessing.get_context("spawn")
-        others = [context.Process(target=_one_of_several, args=(jobs, place, threads)) for _ in range(given.jobs)]
+        others = [context.Process(target=work, args=(names, jobs, place, threads)) for _ in range(given.jobs)]
         for process in others:
             process.start()
         for process in others:
