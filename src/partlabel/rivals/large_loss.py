@@ -27,12 +27,12 @@ def large_loss_rejection(
     """Return LL-R: as AN, but the unknown labels with the largest losses have none.
 
     In epoch t, ``(t - 1) delta`` percent of the N C labels of the batch, rounded up, are left out: the unknown ones
-    with the largest ``-log(1 - p)``, and those equal to the last of them. Where fewer are unknown, all unknown ones. In
-    the first epoch, none. Known labels are never touched.
+    with the largest ``-log(1 - p)``. Where fewer are unknown, all unknown ones. In the first epoch, none. Known labels
+    are never touched.
 
     The share is counted and rounded as in the authors' program. That has no default for delta but names 0.1, 0.2, ...
-    0.5 to choose from for each data set; the default here is the smallest. It also leaves known labels out where the
-    last loss to go is 0, which is not the paper's rule and is not done here.
+    0.5 to choose from for each data set; the default here is the smallest. It also leaves out whatever ties with the
+    last loss to go, known labels too where that is 0; here the number is exact, so that many equal scores do no harm.
 
     Args:
         scores: float (N, C), before the sigmoid; all rows of a batch. Each process of several takes its own rows.
@@ -97,5 +97,5 @@ def _large(losses: Tensor, unknown: Tensor, epoch: int, delta: float) -> Tensor:
     count = min(math.ceil(share - 1e-6), int(unknown.sum()))  # a share of 3.0000000001 labels is 3
     if count <= 0:
         return torch.zeros_like(unknown)
-    candidates = torch.where(unknown, losses.detach(), -1)
-    return candidates >= candidates.flatten().topk(count).values[-1]
+    candidates = torch.where(unknown, losses.detach(), -1).flatten()
+    return torch.zeros_like(unknown).flatten().index_fill(0, candidates.topk(count).indices, True).view_as(unknown)
