@@ -30,7 +30,7 @@ def data_section(run: Run) -> dict[str, Any]:
         "training": _counts(run.table),
         "held_out": None if validation is None else _counts(validation),
         "coding": run.table.coding or None,
-        "unknown_taken_as": "absent" if run.config.assume_absent else "unknown",
+        "unknown_taken_as": "absent" if run.config.unknown_as_absent else "unknown",
         "not_listed": _not_listed(run.table.history),
         "conflicts": _conflicts(run.table.history),
         "history": [_operation(record) for record in run.table.history],
@@ -76,9 +76,9 @@ def _conflicts(history: Iterable[Mapping[str, Any]]) -> list[str]:
     for record in _records(history):
         name, settled = record.get("operation"), record.get("settled") or 0
         if name == "contradictions":
-            said.append(f"{settled:,} pairs were stated twice with different labels; settled as {record['policy']}.")
+            said.append(f"{_were(settled)} stated twice in different ways; settled as {record['policy']}.")
         elif name == "merge" and settled:
-            said.append(f"{settled:,} pairs differed between merged tables; settled as {record['conflicts']}.")
+            said.append(f"{_were(settled)} different in merged tables; settled as {record['conflicts']}.")
         elif name == "import":
             policy = dict(record.get("options") or {}).get("conflicts")
             if policy not in (None, "error"):
@@ -87,6 +87,10 @@ def _conflicts(history: Iterable[Mapping[str, Any]]) -> list[str]:
                     "the import said how many there were."
                 )
     return said
+
+
+def _were(count: int) -> str:
+    return "1 label was" if count == 1 else f"{count:,} labels were"
 
 
 def _operation(record: Mapping[str, Any]) -> str:
@@ -194,8 +198,8 @@ def _verdict(classes: list[dict[str, Any]]) -> dict[str, Any]:
     if strange:
         meaning = (
             f"Known and unknown labels have clearly different scores {which}: which labels are known does not look "
-            "like chance there. partlabel complete leaves these classes as they are, and their metrics may not hold for "
-            f"unknown labels: {', '.join(strange)}."
+            "like chance there. partlabel complete leaves these classes as they are, and their metrics may not hold "
+            f"for unknown labels: {', '.join(strange)}."
         )
         return {"verdict": "differs", "sentence": f"{meaning} {power}"}
     meaning = (

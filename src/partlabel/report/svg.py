@@ -44,6 +44,7 @@ class Plot:
         self.label, self.width, self.height = label, width, height
         self._x, self._y = _range(x), _range(y)
         self._parts: list[Markup] = []
+        self._marks = 0
         self._axes(x_title, y_title, percent, ticks)
 
     def _axes(self, x_title: str, y_title: str, percent: str, ticks: int) -> None:
@@ -122,11 +123,17 @@ class Plot:
 
     def mark(self, x: float, text: str) -> None:
         """Draw a dashed vertical line with a word at its top."""
-        at = self.at_x(x)
+        at, self._marks = self.at_x(x), self._marks + 1
         end = at > self.width * 0.7
         self._add('<path class="mark" d="M{} {}V{}"/>', _n(at), _TOP, self.height - _BOTTOM)
         anchor, shift = ("end", -4) if end else ("start", 4)
-        self._add('<text class="note" x="{}" y="{}" text-anchor="{}">{}</text>', _n(at + shift), _TOP + 9, anchor, text)
+        self._add(
+            '<text class="note" x="{}" y="{}" text-anchor="{}">{}</text>',
+            _n(at + shift),
+            _TOP + 12 * self._marks - 3,
+            anchor,
+            text,
+        )
 
     def word(self, x: float, y: float, text: str, *, up: float = 8) -> None:
         """Write a word beside a point, inside the plot."""
