@@ -304,6 +304,7 @@ def test_two_processes_equal_one(tmp_path, table):
     jobs = {
         "uneven": (frozen, labels[:9]),
         "single": (frozen.replace(optim__batch_size=1), labels[:5]),
+        "unknown-as-absent": (frozen.replace(optim__batch_size=1, loss__name="an"), labels[5:10]),
         "normalised": (tiny_config(validation=0.3), labels),
     }
     for name, (config, values) in jobs.items():
