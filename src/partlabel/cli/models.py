@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from partlabel.cli.output import Json, reporting
 from partlabel.errors import UserError
+
+if TYPE_CHECKING:
+    from partlabel.model import Model
+    from partlabel.onnx_file import OnnxModel
 
 
 def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) -> None:
@@ -20,16 +24,15 @@ def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) ->
     precision of a class without a known present label, is listed and left out of the mean.
 
     Args:
-        run: Run folder of `partlabel train`.
+        run: Run folder of `partlabel train`, or an .onnx file of `partlabel export`.
         labels: Label table to measure on, a .parquet file; better one with pictures that were not trained on.
         images: Folder that the picture names of the table start from.
     """
     with reporting(json) as report:
         from partlabel.labels import LabelTable
-        from partlabel.model import Model
         from partlabel.scoring import measure
 
-        model, table = Model.load(run), LabelTable.read_parquet(labels)
+        model, table = open_model(run), LabelTable.read_parquet(labels)
         measured = measure(model, table, images)
         report(
             {"run": str(run), "labels": str(labels), **measured.to_dict()},
@@ -52,9 +55,11 @@ def predict(
     The file holds the score, the probability and the decision for each picture and class; the decision is by the
     threshold of the class (see `partlabel thresholds`), not by probability 0.5. A .csv file has a row for
     each of them; a .parquet file has a row for each picture, with lists in the order of the classes.
+    An .onnx file gives the same as the run that it was made from. It is run by onnxruntime on the CPU and needs nothing
+    but itself, as classes, thresholds and calibration stand in it.
 
     Args:
-        run: Run folder of `partlabel train`.
+        run: Run folder of `partlabel train`, or an .onnx file of `partlabel export`.
         source: Folder with pictures (those in its subfolders too), or a text file with the path of one picture a line.
         output: File to be written: .csv or .parquet.
         images: Folder that the paths in a text file start from; without it, the current folder.
@@ -62,13 +67,12 @@ def predict(
     """
     with reporting(json) as report:
         from partlabel.images import check
-        from partlabel.model import Model
         from partlabel.scoring import predict as score
         from partlabel.scoring import write_predictions
 
         if output.suffix not in (".csv", ".parquet"):
             raise UserError(f"{output}: predictions are written as .csv or .parquet")
-        model = Model.load(run)
+        model = open_model(run)
         names, paths = list_pictures(source, images)
         checked = check(paths)
         if on_bad == "error":
@@ -94,6 +98,21 @@ def predict(
         lines.append(f"thresholds: {model.threshold_goal} ({sources})")
         lines += [f"left out: {bad['picture']}: {bad['reason']}" for bad in skipped]
         report(result, "\n".join(lines))
+
+
+def open_model(path: Path) -> Model | OnnxModel:
+    """Open an .onnx file, or the best model of a run folder.
+
+    Raises:
+        UserError: see :meth:`partlabel.onnx_file.OnnxModel.load` and :meth:`partlabel.model.Model.load`.
+    """
+    if path.suffix == ".onnx" and not path.is_dir():
+        from partlabel.onnx_file import OnnxModel
+
+        return OnnxModel.load(path)
+    from partlabel.model import Model
+
+    return Model.load(path)
 
 
 def list_pictures(source: Path, folder: Path | None) -> tuple[list[str], list[Path]]:
