@@ -149,7 +149,7 @@ const KEYS = [
   ["Enter", "Grid: save the page"],
   [["Page Up", "Page Down"], "Grid: page back and forth"],
   ["C", "Choose a class"],
-  [["1", "5"], "The queues, from the first to the fifth"],
+  [["1", "2", "3", "4", "5"], "The queues"],
   ["?", "This help"],
 ];
 

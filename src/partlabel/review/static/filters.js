@@ -5,7 +5,7 @@ import { classSearch } from "./class_search.js";
 import { byId, button, el, say } from "./dom.js";
 
 const TYPING = 300;
-const ORIGIN_WORDS = { unknown: "No label yet", given: "Given", model: "Filled in by the model", review: "Reviewed", asked: "Asked", sampled: "Drawn at random" };
+const ORIGIN_WORDS = { unknown: "No label", given: "Given", model: "Model", review: "Reviewed", asked: "Asked", sampled: "Sampled" };
 
 /**
  * @param {import("./desk.js").Desk} desk
@@ -17,13 +17,13 @@ export function showFilters(desk, look) {
   const origin = el(
     "select",
     { class: "field", "aria-label": "Origin of the label", on: { change: () => desk.choose({ origin: origin.value }) } },
-    el("option", { value: "" }, "Any origin"),
+    el("option", { value: "" }, "Origin"),
     ...ORIGINS.map((name) => el("option", { value: name }, ORIGIN_WORDS[name])),
   );
   const value = el(
     "select",
     { class: "field", "aria-label": "Value of the label", on: { change: () => desk.choose({ value: value.value }) } },
-    el("option", { value: "" }, "Any value"),
+    el("option", { value: "" }, "Value"),
     el("option", { value: "present" }, "Present"),
     el("option", { value: "absent" }, "Absent"),
   );
