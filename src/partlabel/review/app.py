@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from uuid import uuid4
@@ -236,7 +237,9 @@ def _json(value: dict[str, Any], status: int = 200) -> Response:
 
 
 def _http_error(request: Request, error: HTTPException) -> Response:
-    return _json({"error": error.detail}, error.status_code)
+    said = {404: "There is nothing at this address.", 405: "This address does not take that kind of request."}
+    by_itself = error.detail == HTTPStatus(error.status_code).phrase  # what the library says where nothing fits
+    return _json({"error": said.get(error.status_code, error.detail) if by_itself else error.detail}, error.status_code)
 
 
 def _user_error(request: Request, error: UserError) -> Response:

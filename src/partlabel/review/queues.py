@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.labels import LabelTable
+from partlabel.labels import ORIGINS, LabelTable
 from partlabel.review.board import TOP, Board, Keys, save, state
 
 #: questions about each class
@@ -65,10 +65,10 @@ def questions(board: Board, table: LabelTable, thresholds: tuple[float, ...], pa
 
 
 def filled(board: Board, table: LabelTable, path: Path) -> tuple[Keys, dict[str, Keys]]:
-    """Labels that a model filled in, the least sure first, with a random sample mixed in.
+    """Labels that a model filled in, the least sure first, with a random sample mixed in; stored, or made and stored.
 
-    Every fifth label is of the random sample, present and absent ones in turns, because the least sure ones alone would
-    make the model look worse than it is.
+    Among the present ones and among the absent ones, every fifth label is of a random sample, because the least sure
+    ones alone would make the model look worse than it is.
 
     Args:
         board: all pairs.
@@ -79,41 +79,45 @@ def filled(board: Board, table: LabelTable, path: Path) -> tuple[Keys, dict[str,
         The pairs in order; and for ``present`` and ``absent`` the sample in the order of the draw.
     """
     if not path.is_file():
-        model = np.flatnonzero(table.origin == 1)
-        keys = table.indices[model].astype(np.int64) * board.pictures + table.pair_images()[model]
-        keys.sort()
+        model = np.flatnonzero(table.origin == ORIGINS.index("model"))
+        keys = np.sort(table.indices[model].astype(np.int64) * board.pictures + table.pair_images()[model])
         present = board.states.reshape(-1)[keys] == state("model", True)
-        levels = board.levels.reshape(-1)[keys]
-        by_doubt = keys[np.argsort(np.where(present, levels, TOP - levels), kind="stable")]
         random = np.random.Generator(np.random.PCG64(0))
-        drawn = [random.permutation(keys[present == sign])[:SAMPLE] for sign in (True, False)]
-        mixed = mix(by_doubt, in_turns(np.repeat([0, 1], [len(part) for part in drawn]), 1), np.concatenate(drawn))
-        save(path, np.concatenate([[len(part) for part in drawn], *drawn, mixed]).astype(np.int64))
+        signs = [_of_sign(board, keys[present == sign], sign, random) for sign in (True, False)]
+        # Both signs are merged by how sure their labels are; a pair of the sample stays behind the one before it.
+        mixed = np.concatenate([mixed for mixed, _, _ in signs])[
+            np.argsort(np.concatenate([sure for _, sure, _ in signs]), kind="stable")
+        ]
+        drawn = [sample for _, _, sample in signs]
+        save(path, np.concatenate([[len(sample) for sample in drawn], *drawn, mixed]).astype(np.int64))
     stored = np.load(path, mmap_mode="r")
-    present_count, absent_count = (int(count) for count in stored[:2])
-    start = 2 + present_count + absent_count
-    sample = {"present": stored[2 : 2 + present_count], "absent": stored[2 + present_count : start]}
-    return stored[start:], {name: np.asarray(part) for name, part in sample.items()}
+    ends = 2 + np.cumsum(stored[:2])
+    sample = {"present": np.asarray(stored[2 : ends[0]]), "absent": np.asarray(stored[ends[0] : ends[1]])}
+    return stored[ends[1] :], sample
 
 
-def mix(ranked: Keys, turns: NDArray[np.int64], drawn: Keys, every: int = EVERY) -> Keys:
+def _of_sign(board: Board, keys: Keys, present: bool, random: np.random.Generator) -> tuple[Keys, Keys, Keys]:
+    """Labels of one sign in order, how sure each or the one before it is, and the sample."""
+    levels = board.levels.reshape(-1)
+    ranked = keys[np.argsort(levels[keys] if present else TOP - levels[keys], kind="stable")]
+    drawn = random.permutation(keys)[:SAMPLE]
+    mixed = mix(ranked, drawn)
+    sure = levels[mixed] if present else TOP - levels[mixed]
+    return mixed, np.maximum.accumulate(np.where(np.isin(mixed, drawn), 0, sure)), drawn
+
+
+def mix(ranked: Keys, drawn: Keys, every: int = EVERY) -> Keys:
     """Put a sample between ranked pairs: each ``every``-th pair is of the sample, while it lasts.
 
     Args:
         ranked: pairs in order, those of the sample among them; they are left out there.
-        turns: the order of the sample.
-        drawn: the sample.
+        drawn: the sample, in order.
         every: 2 or more.
 
     Returns:
         All pairs of ``ranked``, each once.
     """
     rest = ranked[~np.isin(ranked, drawn)]
-    sample = drawn[turns]
-    place = np.concatenate(
-        [
-            np.arange(len(rest)) // (every - 1) * every + np.arange(len(rest)) % (every - 1),
-            np.arange(1, len(sample) + 1) * every - 1,
-        ]
-    )
-    return np.concatenate([rest, sample])[np.argsort(place, kind="stable")]
+    number = np.arange(len(rest))
+    place = [number // (every - 1) * every + number % (every - 1), np.arange(1, len(drawn) + 1) * every - 1]
+    return np.concatenate([rest, drawn])[np.argsort(np.concatenate(place), kind="stable")]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
+import re
 import secrets
 import socket
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "partlabel-review"
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 #: bytes of the body of a request
 MAX_BODY = 1_000_000
 HEADERS = {
@@ -105,24 +107,26 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if len(headers.getlist("host")) != 1 or not self._is_ours(host):
-            raise _Refused(403, "this server does not go by that name")
+            raise _Refused(403, "This server does not go by that name.")
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
-            raise _Refused(403, "the request comes from another page")
+            raise _Refused(403, "The request comes from another page.")
         navigates = scope["method"] in ("GET", "HEAD") and headers.get("sec-fetch-mode", "navigate") == "navigate"
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not navigates:
-            raise _Refused(403, "the request comes from another page")
+            raise _Refused(403, "The request comes from another page.")
         if scope["method"] not in ("GET", "HEAD") and origin is None:
-            raise _Refused(403, "the request does not say which page it comes from")
+            raise _Refused(403, "The request does not say which page it comes from.")
         if self._token is None:
             return None
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if scope["path"] == "/" and scope["method"] == "GET" and given:
             if not self._is_token(given):
-                raise _Refused(403, "the token in the address is wrong; take the address that partlabel review printed")
+                raise _Refused(
+                    403, "The token in the address is wrong; take the address that partlabel review printed."
+                )
             return f"{self._cookie}={self._token}; HttpOnly; SameSite=Strict; Path=/"
         if not self._is_token(_cookie(headers.get("cookie", ""), self._cookie)):
-            raise _Refused(403, "open the address that partlabel review printed, with its token")
+            raise _Refused(403, "Open the address that partlabel review printed, with its token.")
         return None
 
     def _is_token(self, given: str) -> bool:
@@ -130,7 +134,8 @@ class Guard:
 
     def _is_ours(self, host: str) -> bool:
         # The port may be another one, as a tunnel has; it is the name that tells a stranger's page.
-        name = urlsplit(f"//{host}").hostname or ""
+        parts = _HOST.fullmatch(host)
+        name = "" if parts is None else parts[1].strip("[]").lower()
         try:
             address = ipaddress.ip_address(name)
         except ValueError:
@@ -140,7 +145,7 @@ class Guard:
     @staticmethod
     async def _whole(scope: Scope, receive: Receive) -> Receive:
         """Read the body, but no more than is allowed, and give it on in one piece."""
-        refused = _Refused(413, f"the request is larger than {MAX_BODY:,} bytes")
+        refused = _Refused(413, f"The request is larger than {MAX_BODY:,} bytes.")
         length = Headers(scope=scope).get("content-length", "0")
         if not length.isdecimal() or int(length) > MAX_BODY:
             raise refused
@@ -148,7 +153,7 @@ class Guard:
         while more:
             message = await receive()
             if message["type"] != "http.request":
-                raise _Refused(400, "the request was cut off")
+                raise _Refused(400, "The request was cut off.")
             body += message.get("body", b"")
             more = message.get("more_body", False)
             if len(body) > MAX_BODY:
