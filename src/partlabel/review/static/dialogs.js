@@ -71,7 +71,7 @@ function conflictRow(item, browser, settle) {
   return row;
 }
 
-const FORMAT_WORDS = { parquet: "Label table (Parquet), for partlabel train --labels" };
+const FORMAT_WORDS = { parquet: "Label table (Parquet), for partlabel train", csv: "CSV", coco: "COCO", openimages: "Open Images" };
 
 /** @param {import("./desk.js").Desk} desk @returns {() => void} */
 export function exportDialog(desk) {
@@ -79,7 +79,7 @@ export function exportDialog(desk) {
   const format = el(
     "select",
     { class: "field", id: "export-format" },
-    ...desk.session.formats.map((name) => el("option", { value: name }, FORMAT_WORDS[name] ?? name.toUpperCase())),
+    ...desk.session.formats.map((name) => el("option", { value: name }, FORMAT_WORDS[name] ?? name)),
   );
   const warning = el("p", { class: "dialog-note" });
   const result = el("div", { class: "export-result", role: "status" });

@@ -39,6 +39,7 @@ export function photoStage(act) {
     button("", { class: `tool over step step-${name}`, drawing: name, label: `${name === "next" ? "Next" : "Previous"} (${key})`, on: { click: () => act.move(by) } });
   const element = el("div", { class: "stage" }, frame, step(-1, "previous", "left arrow"), step(1, "next", "right arrow"), closer);
   let shown = -1;
+  let shownName = "";
 
   const zoom = (on = !frame.hasAttribute("data-closer"), x = 50, y = 50) => {
     frame.toggleAttribute("data-closer", on);
@@ -68,7 +69,8 @@ export function photoStage(act) {
 
   /** @param {number} number @param {string} name */
   const show = (number, name) => {
-    image.alt = name;
+    shownName = name;
+    image.alt = `Picture ${name}`;
     if (number === shown) return;
     shown = number;
     trouble.hidden = true;
@@ -83,7 +85,7 @@ export function photoStage(act) {
       const number = shown;
       shown = -1;
       image.removeAttribute("src");
-      show(number, image.alt);
+      show(number, shownName);
     }
   };
   return { element, show, zoom: () => zoom(), again };

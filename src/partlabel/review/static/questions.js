@@ -4,9 +4,9 @@ import { queueAddress } from "./choice.js";
 import { ask } from "./server.js";
 import { pair } from "./wording.js";
 
-const PAGE = 60;
+const PAGE = 120;
 /** So many questions before the end of what is loaded, the next page is fetched. */
-const AHEAD = 20;
+const AHEAD = 60;
 
 /**
  * @typedef {{image: number, picture: string, class: number, class_name: string, score: number | null,

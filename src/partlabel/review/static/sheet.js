@@ -10,11 +10,12 @@ const FEWEST = 12;
 const WORDS = { yes: "Yes", no: "No", skip: "Skip" };
 
 export class SheetView {
-  /** Answers of this page as they would be saved, by pair. @type {Map<string, "yes" | "no" | "skip">} */
+  /** Answers as they would be saved, by pair; those of earlier pages stay, so that undo brings them back. @type {Map<string, "yes" | "no" | "skip">} */
   marks = new Map();
   /** What all get that are not clicked. @type {"yes" | "no"} */
   rest = "yes";
-  #from = -1;
+  /** @type {number | null} */
+  #class = null;
   #key = "";
   #at = 0;
   #size = FEWEST;
@@ -68,6 +69,12 @@ export class SheetView {
     return items.slice(place, place + this.#size);
   }
 
+  /** What differs from the answers that are there already. @returns {[any, "yes" | "no" | "skip"][]} */
+  get #changed() {
+    const marked = this.items.map((item) => [item, this.marks.get(pair(item)) ?? this.rest]);
+    return marked.filter(([item, mark]) => item.answer !== mark);
+  }
+
   render() {
     if (this.element.hidden) return;
     const { questions, choice } = this.desk;
@@ -75,6 +82,8 @@ export class SheetView {
     this.choosing.hidden = !none;
     this.cells.hidden = this.head.hidden = this.foot.hidden = none;
     if (none) return;
+    if (this.#class !== choice.class) this.marks.clear();
+    this.#class = choice.class;
     this.#measure();
     const name = this.desk.class?.name ?? "";
     this.title.replaceChildren(el("bdi", {}, name), "?");
@@ -114,7 +123,8 @@ export class SheetView {
     const { items } = this;
     if (!items.length || this.element.hidden || this.desk.choice.class === null) return;
     const focused = this.cells.contains(document.activeElement);
-    this.desk.answer(items.map((item) => [item, this.marks.get(pair(item)) ?? this.rest]));
+    const changed = this.#changed;
+    if (changed.length) this.desk.answer(changed);
     this.#at = 0;
     this.desk.questions.goTo(this.desk.questions.place + items.length);
     this.cells.scrollTop = 0;
@@ -141,9 +151,8 @@ export class SheetView {
 
   #lay(items, key) {
     this.#key = key;
-    this.#from = this.desk.questions.place;
     this.#at = Math.min(this.#at, Math.max(0, items.length - 1));
-    this.marks = new Map(items.map((item) => [pair(item), item.answer ?? this.rest]));
+    for (const item of items) this.marks.set(pair(item), item.answer ?? this.marks.get(pair(item)) ?? this.rest);
     const focused = this.cells.contains(document.activeElement);
     this.cells.replaceChildren(...items.map((item, at) => this.#cell(item, at)));
     if (focused) this.#focus(this.#at);
@@ -184,7 +193,8 @@ export class SheetView {
     const parts = [`${count(totals.yes)} yes`, `${count(totals.no)} no`];
     if (totals.skip) parts.push(`${count(totals.skip)} skipped`);
     say(this.counted, items.length ? parts.join(", ") : "");
-    say(this.save.querySelector(".button-text"), `Save ${counted(items.length, "answer")}`);
+    const changes = this.#changed.length;
+    say(this.save.querySelector(".button-text"), changes ? `Save ${counted(changes, "answer")}` : "Next page");
     this.save.disabled = !items.length;
   }
 

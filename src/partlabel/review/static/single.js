@@ -30,7 +30,7 @@ export class SingleView {
     this.caption = el("p", { class: "caption" }, this.file, this.size);
     this.strip = el("ol", { class: "strip", "aria-hidden": "true" });
     this.kicker = el("p", { class: "kicker" });
-    this.question = el("h2", { class: "question" });
+    this.question = el("h2", { class: "question", "aria-live": "polite" });
     this.facts = el("p", { class: "facts" });
     this.bar = el("span", { class: "likely-bar", "aria-hidden": "true" });
     this.marked = el("p", { class: "marked" });

@@ -47,7 +47,11 @@ let speaking = 0;
 /** For screen readers. @param {string} text */
 export function speak(text) {
   clearTimeout(speaking);
-  speaking = window.setTimeout(() => say(byId("live"), text), SPEAK_AFTER);
+  speaking = window.setTimeout(() => {
+    // The same words again are spoken only when the text differs.
+    const live = byId("live");
+    say(live, live.textContent === text ? `${text}\u00a0` : text);
+  }, SPEAK_AFTER);
 }
 
 /** A notice that goes by itself. @param {string} text */
