@@ -10,25 +10,29 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from partlabel import rivals
 from partlabel.config import LossConfig, OptimConfig
 from partlabel.errors import UserError
 from partlabel.method.loss import PartialBCE
 from partlabel.model import Model
+from partlabel.rivals.assume_negative import assume_negative, smoothed_assume_negative, weak_assume_negative
+from partlabel.rivals.asymmetric import asymmetric
+from partlabel.rivals.hill import hill
+from partlabel.rivals.large_loss import large_loss_correction, large_loss_rejection
+from partlabel.rivals.splc import splc
 
 #: ``loss.name`` -> the loss
 RIVALS: dict[str, Callable[..., Tensor]] = {
-    "an": rivals.assume_negative,
-    "wan": rivals.weak_assume_negative,
-    "an-ls": rivals.smoothed_assume_negative,
-    "asl": rivals.asymmetric,
-    "hill": rivals.hill,
+    "an": assume_negative,
+    "wan": weak_assume_negative,
+    "an-ls": smoothed_assume_negative,
+    "asl": asymmetric,
+    "hill": hill,
 }
 #: those that change with the epoch
 RIVALS_BY_EPOCH: dict[str, Callable[..., Tensor]] = {
-    "splc": rivals.splc,
-    "ll-r": rivals.large_loss_rejection,
-    "ll-ct": rivals.large_loss_correction,
+    "splc": splc,
+    "ll-r": large_loss_rejection,
+    "ll-ct": large_loss_correction,
 }
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partlabel.rivals import assume_negative, smoothed_assume_negative, weak_assume_negative
+from partlabel.rivals.assume_negative import assume_negative, smoothed_assume_negative, weak_assume_negative
 
 LABELS = torch.tensor([[1, 0, -1, 0]], dtype=torch.int8)
 

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partlabel.rivals import assume_negative, asymmetric
+from partlabel.rivals.assume_negative import assume_negative
+from partlabel.rivals.asymmetric import asymmetric
 
 
 def test_by_hand() -> None:

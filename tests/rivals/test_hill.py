@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partlabel.rivals import hill
+from partlabel.rivals.hill import hill
 
 
 def test_by_hand() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from partlabel.rivals import assume_negative, large_loss_correction, large_loss_rejection
+from partlabel.rivals.assume_negative import assume_negative
+from partlabel.rivals.large_loss import large_loss_correction, large_loss_rejection
 
 BOTH = pytest.mark.parametrize("loss", [large_loss_rejection, large_loss_correction])
 

@@ -13,29 +13,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from partlabel import rivals
-from partlabel.config import LossConfig
+from partlabel.config import Config, LossConfig
 from partlabel.optimization import RIVALS, RIVALS_BY_EPOCH, build_loss
+from partlabel.rivals.assume_negative import assume_negative, smoothed_assume_negative, weak_assume_negative
+from partlabel.rivals.asymmetric import asymmetric
+from partlabel.rivals.hill import hill
+from partlabel.rivals.large_loss import large_loss_correction, large_loss_rejection
+from partlabel.rivals.splc import splc
 from tests.reference import rivals as reference
 from tests.reference.derivative import complex_step
 
 #: loss, its reference, options that both take
 LOSSES: dict[str, tuple[Callable[..., Tensor], Callable[..., complex], dict[str, float]]] = {
-    "an": (rivals.assume_negative, reference.an, {}),
-    "wan": (rivals.weak_assume_negative, reference.wan, {}),
-    "an-ls": (rivals.smoothed_assume_negative, reference.an_ls, {}),
-    "an-ls-more": (rivals.smoothed_assume_negative, reference.an_ls, {"epsilon": 0.4}),
-    "asl": (rivals.asymmetric, reference.asl, {}),
-    "asl-other": (rivals.asymmetric, reference.asl, {"gamma_pos": 1.0, "gamma_neg": 2.0, "margin": 0.2}),
-    "hill": (rivals.hill, reference.hill, {}),
-    "hill-other": (rivals.hill, reference.hill, {"lam": 1.2, "margin": 0.5, "gamma": 1.0}),
-    "splc-1": (rivals.splc, reference.splc, {"epoch": 1}),
-    "splc-2": (rivals.splc, reference.splc, {"epoch": 2}),
-    "splc-other": (rivals.splc, reference.splc, {"epoch": 3, "tau": 0.4, "margin": 0.5, "gamma": 1.0}),
-    "ll-r-1": (rivals.large_loss_rejection, reference.ll_r, {"epoch": 1}),
-    "ll-r-4": (rivals.large_loss_rejection, reference.ll_r, {"epoch": 4, "delta": 7.0}),
-    "ll-ct-1": (rivals.large_loss_correction, reference.ll_ct, {"epoch": 1}),
-    "ll-ct-4": (rivals.large_loss_correction, reference.ll_ct, {"epoch": 4, "delta": 7.0}),
+    "an": (assume_negative, reference.an, {}),
+    "wan": (weak_assume_negative, reference.wan, {}),
+    "an-ls": (smoothed_assume_negative, reference.an_ls, {}),
+    "an-ls-more": (smoothed_assume_negative, reference.an_ls, {"epsilon": 0.4}),
+    "asl": (asymmetric, reference.asl, {}),
+    "asl-other": (asymmetric, reference.asl, {"gamma_pos": 1.0, "gamma_neg": 2.0, "margin": 0.2}),
+    "hill": (hill, reference.hill, {}),
+    "hill-other": (hill, reference.hill, {"lam": 1.2, "margin": 0.5, "gamma": 1.0}),
+    "splc-1": (splc, reference.splc, {"epoch": 1}),
+    "splc-2": (splc, reference.splc, {"epoch": 2}),
+    "splc-other": (splc, reference.splc, {"epoch": 3, "tau": 0.4, "margin": 0.5, "gamma": 1.0}),
+    "ll-r-1": (large_loss_rejection, reference.ll_r, {"epoch": 1}),
+    "ll-r-4": (large_loss_rejection, reference.ll_r, {"epoch": 4, "delta": 7.0}),
+    "ll-ct-1": (large_loss_correction, reference.ll_ct, {"epoch": 1}),
+    "ll-ct-4": (large_loss_correction, reference.ll_ct, {"epoch": 4, "delta": 7.0}),
 }
 EACH = pytest.mark.parametrize("name", LOSSES)
 
@@ -182,16 +186,16 @@ def test_wrong_arguments(name: str) -> None:
 @pytest.mark.parametrize(
     ("loss", "options"),
     [
-        (rivals.smoothed_assume_negative, {"epsilon": 1.0}),
-        (rivals.smoothed_assume_negative, {"epsilon": -0.1}),
-        (rivals.asymmetric, {"gamma_neg": -1.0}),
-        (rivals.asymmetric, {"margin": 1.0}),
-        (rivals.hill, {"lam": 0.9}),
-        (rivals.hill, {"gamma": -1.0}),
-        (rivals.splc, {"epoch": 0}),
-        (rivals.splc, {"epoch": 2, "tau": 1.1}),
-        (rivals.large_loss_rejection, {"epoch": 0}),
-        (rivals.large_loss_correction, {"epoch": 2, "delta": 101.0}),
+        (smoothed_assume_negative, {"epsilon": 1.0}),
+        (smoothed_assume_negative, {"epsilon": -0.1}),
+        (asymmetric, {"gamma_neg": -1.0}),
+        (asymmetric, {"margin": 1.0}),
+        (hill, {"lam": 0.9}),
+        (hill, {"gamma": -1.0}),
+        (splc, {"epoch": 0}),
+        (splc, {"epoch": 2, "tau": 1.1}),
+        (large_loss_rejection, {"epoch": 0}),
+        (large_loss_correction, {"epoch": 2, "delta": 101.0}),
     ],
 )
 def test_settings_out_of_range(loss: Callable[..., Tensor], options: dict[str, float]) -> None:
@@ -202,7 +206,8 @@ def test_settings_out_of_range(loss: Callable[..., Tensor], options: dict[str, f
 def test_every_loss_has_a_name_and_every_name_a_loss() -> None:
     names = set(get_args(get_type_hints(LossConfig)["name"]))
     assert names == {"partial-bce", "bce", *RIVALS, *RIVALS_BY_EPOCH}
-    assert {*RIVALS.values(), *RIVALS_BY_EPOCH.values()} == {getattr(rivals, name) for name in rivals.__all__}
+    used = {loss for loss, _, _ in LOSSES.values()}
+    assert {*RIVALS.values(), *RIVALS_BY_EPOCH.values()} == used
 
 
 @pytest.mark.parametrize("name", [*RIVALS, *RIVALS_BY_EPOCH])
@@ -210,11 +215,11 @@ def test_a_training_gets_the_loss_of_its_name(name: str) -> None:
     """In the second epoch, weights and all, as a sum over the rows."""
     torch.manual_seed(0)
     scores, labels, weight = torch.randn(3, 5), torch.randint(-1, 2, (3, 5)), torch.rand(3, 5)
-    built = build_loss(LossConfig(name=name), 5)(scores, labels, weight=weight, epoch=2)
+    built = build_loss(Config().replace(loss__name=name).loss, 5)(scores, labels, weight=weight, epoch=2)
     if name in RIVALS:
         expected = RIVALS[name](scores, labels, reduction="sum", weight=weight)
     else:
         expected = RIVALS_BY_EPOCH[name](scores, labels, 2, reduction="sum", weight=weight)
-        first = build_loss(LossConfig(name=name), 5)(scores, labels, weight=weight, epoch=1)
+        first = build_loss(Config().replace(loss__name=name).loss, 5)(scores, labels, weight=weight, epoch=1)
         assert first == RIVALS_BY_EPOCH[name](scores, labels, 1, reduction="sum", weight=weight)
     assert built == expected

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partlabel.rivals import splc
+from partlabel.rivals.splc import splc
 
 
 def focal(p: float) -> float:

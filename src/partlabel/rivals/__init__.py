@@ -8,20 +8,3 @@ papers' programs sum over the classes instead: under SGD their learning rate is 
 Equations are those of the papers; where a paper's own program does something else, the docstring says what was taken.
 The programs were written for labels without known absent ones; what happens to those is said, too.
 """
-
-from partlabel.rivals.assume_negative import assume_negative, smoothed_assume_negative, weak_assume_negative
-from partlabel.rivals.asymmetric import asymmetric
-from partlabel.rivals.hill import hill
-from partlabel.rivals.large_loss import large_loss_correction, large_loss_rejection
-from partlabel.rivals.splc import splc
-
-__all__ = [
-    "assume_negative",
-    "asymmetric",
-    "hill",
-    "large_loss_correction",
-    "large_loss_rejection",
-    "smoothed_assume_negative",
-    "splc",
-    "weak_assume_negative",
-]
