@@ -14,7 +14,7 @@ from partlabel.digits import CLASSES, draw_scenes
 from partlabel.errors import UserError
 
 #: scenes of the smoke runs
-SCENES = {"train": 96, "test": 48}
+SCENES = {"train": 60, "test": 40}
 
 
 @dataclass(frozen=True)

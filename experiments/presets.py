@@ -41,12 +41,18 @@ class Preset:
     seeds: tuple[int, ...] = (0, 1, 2)
     held_out: float = 0.2
     smoke: bool = False
+    #: passes of Monte-Carlo dropout where the graph has to run in each of them; 50 without it
+    graph_samples: int = 50
     #: backbones of the table of backbones
     backbones: tuple[str, ...] = field(default=())
 
     def some(self, values: Sequence[T]) -> list[T]:
         """All values of a sweep, or the first and the last one in a test."""
         return [values[0], values[-1]] if self.smoke else list(values)
+
+    def grid(self, values: Sequence[T]) -> list[T]:
+        """All settings that the best one is chosen among, or one in a test."""
+        return list(values[:1]) if self.smoke else list(values)
 
     def start(self, job: Job) -> Job | None:
         """The training that a job goes on from."""
@@ -78,6 +84,7 @@ class Preset:
                 "relabel__before": list(base.before),
                 "relabel__strategy": "uncertainty",
                 "relabel__theta": THETA,
+                "relabel__samples": self.graph_samples if job.graph else 50,
                 "model__dropout": base.config.model.dropout or 0.5,
             }
         return base.config.replace(**changes)
@@ -100,6 +107,7 @@ FROZEN_PRESET = Preset(
         "tuned": Base(_tuned, before=(2, 3), start="head", pictures=3000),
         "single-rate": Base(SHORT.replace(optim__learning_rate=0.01), before=(2, 3), pictures=3000),
     },
+    graph_samples=20,
     backbones=("tf_efficientnet_lite0", "tf_efficientnet_lite1", "tf_efficientnet_lite2"),
 )
 

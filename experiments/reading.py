@@ -100,10 +100,19 @@ class Results:
         found = [self.metric(job, name) for job in jobs]
         return Sample(tuple(value for value in found if value is not None))
 
-    def paired(self, jobs: Iterable[Job], others: Iterable[Job], name: str = "mean_ap") -> Sample:
-        """Differences of pairs of jobs, where both were run."""
-        pairs = [(self.metric(a, name), self.metric(b, name)) for a, b in zip(jobs, others, strict=True)]
-        return Sample(tuple(a - b for a, b in pairs if a is not None and b is not None))
+    def contrast(self, terms: Iterable[tuple[float, Sequence[Job]]], name: str = "mean_ap") -> Sample:
+        """Weighted sums of a metric over lists of jobs of the same seeds, for the seeds of which all were run."""
+        weights, columns = zip(*terms, strict=True)
+        found = []
+        for row in zip(*columns, strict=True):
+            values = [self.metric(job, name) for job in row]
+            if all(value is not None for value in values):
+                found.append(sum(w * v for w, v in zip(weights, values, strict=True) if v is not None))
+        return Sample(tuple(found))
+
+    def paired(self, jobs: Sequence[Job], others: Sequence[Job], name: str = "mean_ap") -> Sample:
+        """Differences of pairs of jobs, where both were run; none where a list is empty."""
+        return self.contrast([(1, jobs), (-1, others)], name) if jobs and others else Sample(())
 
     def best(self, jobs: Sequence[Job]) -> Job | None:
         """The job with the highest mAP; None until all are there."""

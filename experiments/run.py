@@ -32,6 +32,7 @@ from experiments import (
     normalization,
     open_images,
     propagation,
+    report,
     seeds,
     strategies,
 )
@@ -108,6 +109,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = _parser()
     given = parser.parse_args(arguments)
     preset = PRESETS[given.preset]
+    if "results" in given.names:
+        print(report.write(Results(given.results, preset)))
+        return
     if given.jobs < 1 or (given.threads is not None and given.threads < 1):
         parser.error("--jobs and --threads are at least 1")
     if given.seeds:

@@ -1,0 +1,106 @@
+"""Tables, plots and claims of RESULTS.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from experiments.reading import MISSING, Results, Sample
+
+COLORS = ("#0b6e4f", "#c1440e", "#35618f", "#8a6d1d", "#6b4c9a", "#444444")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper that a difference decides: ``sign`` is the one it claims, 0 where the paper has none."""
+
+    text: str
+    found: Sample
+    sign: int = 1
+    paper: str = ""
+
+
+def words(text: str) -> str:
+    """A paragraph without the line breaks and indents of its source."""
+    return " ".join(text.split())
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def claims(found: Iterable[Claim]) -> str:
+    """Claims with the paired differences over seeds and whether the 95 % interval has the sign of the paper."""
+    rows = []
+    for claim in found:
+        verdict = claim.found.verdict(claim.sign) if claim.sign else "not in the paper"
+        rows.append((claim.text, claim.paper or "-", claim.found.difference(), verdict))
+    return table(("claim", "paper", "here, with its 95 % interval", "here"), rows)
+
+
+def number(value: float | None, signed: bool = False) -> str:
+    return "-" if value is None else f"{value:+.2f}" if signed else f"{value:.2f}"
+
+
+def lines(
+    results: Results,
+    name: str,
+    series: Mapping[str, Sequence[tuple[float, Sample]]],
+    xlabel: str,
+    ylabel: str,
+    *,
+    log: bool = False,
+    zero: bool = False,
+) -> str:
+    """Draw means with their deviation over seeds; the Markdown of the picture, or why there is none.
+
+    Args:
+        results: their preset names the picture's folder.
+        name: of the file, without its ending.
+        series: label -> (x, values); points without a value are left out.
+        xlabel: of the axis.
+        ylabel: of the axis.
+        log: a logarithmic x.
+        zero: draw the line at 0, of differences.
+    """
+    series = {label: [point for point in points if point[1].values] for label, points in series.items()}
+    series = {label: points for label, points in series.items() if points}
+    if not series:
+        return f"*Plot: {MISSING}.*"
+    with matplotlib.rc_context({"svg.hashsalt": "partlabel", "font.size": 9}):
+        figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+        axes = figure.subplots()
+        for (label, points), color in zip(series.items(), COLORS, strict=False):
+            x, mean = [p[0] for p in points], [p[1].mean for p in points]
+            spread = [p[1].deviation if len(p[1].values) > 1 else 0.0 for p in points]
+            axes.errorbar(
+                x, mean, yerr=spread, color=color, marker="o", markersize=3, linewidth=1.2, capsize=2, label=label
+            )
+        if zero:
+            axes.axhline(0, color="0.6", linewidth=0.8)
+        if log:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:g}")
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="0.9", linewidth=0.6)
+        axes.legend(frameon=False)
+        path = figures(results) / f"{name}.svg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={"Date": None})
+    return f"![{ylabel} over {xlabel}]({path.relative_to(report_folder(results)).as_posix()})"
+
+
+def report_folder(results: Results) -> Path:
+    """Where RESULTS.md lies: the repository, or for results elsewhere beside them."""
+    return results.folder.parents[1] if results.folder.parent.name == "experiments" else results.folder
+
+
+def figures(results: Results) -> Path:
+    own = results.preset.name
+    return report_folder(results) / "docs" / ("results" if own == "frozen" else f"results-{own}")

@@ -1,0 +1,94 @@
+"""RESULTS.md, made from the JSON files of all trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from experiments import (
+    ablation,
+    backbones,
+    final_model,
+    graph,
+    losses,
+    normalization,
+    open_images,
+    propagation,
+    relabeling_table,
+    seeds,
+    strategies,
+)
+from experiments.reading import Results
+from experiments.rendering import report_folder, words
+from partlabel.storage import write_text
+
+#: title, command, renderer
+SECTIONS: tuple[tuple[str, str, Callable[[Results], str]], ...] = (
+    ("Labelling strategies (figure 2, first row; tables 1, 5 and 6)", "strategies", strategies.render),
+    ("BCE against partial-BCE (figure 2, second row)", "losses losses-tuning", losses.render),
+    ("The label graph (figure 3)", "graph", graph.render),
+    ("Relabelling (table 2)", "", relabeling_table.render),
+    ("The normalisation g (figures 4 and 5)", "normalization", normalization.render),
+    ("Ablation at 10 % known, and the gap closed (table 3)", "ablation ablation-tuning", ablation.render),
+    ("The initial set of labels (table 4)", "seeds", seeds.render),
+    ("Backbones and pooling", "backbones pooling", backbones.render),
+    ("The final model against two baselines (last figure)", "final-model", final_model.render),
+    ("A method that cannot fine-tune", "propagation", propagation.render),
+    ("Few and uneven labels, as in Open Images", "open-images", open_images.render),
+)
+INTRODUCTION = """The tables and figures of Durand, Mehrasa, Mori, *Learning a Deep ConvNet for Multi-label
+Classification with Partial Labels* (CVPR 2019), run again. The paper fine-tunes ResNet-101 on 82,783 pictures of COCO
+at 448 px; here it is EfficientNet-Lite0 on 8,000 training and 3,000 test photographs of COCO (80 classes), frozen
+at 224 px unless a section says otherwise. So levels are not comparable with the paper's, differences are. All numbers
+are percent or points on the test pictures; `±` is the standard deviation over seeds; a seed draws the known labels,
+the first weights and the order of training. Intervals are 95 % intervals (Student's t) of the difference of pairs
+with the same seed: `agrees` and `differs` mean that the interval does not hold 0. With three seeds such intervals are
+wide; and with many claims, one in twenty is wrong by chance. Made by `python -m experiments.run results` from
+`experiments/results`; change nothing here."""
+PAPER_PROTOCOL = """On another machine, the same files run the paper's protocol: `python -m experiments.run strategies
+--preset paper --dataset coco --data FOLDER` (also voc2007, nuswide, openimages, or tables of `partlabel import`)."""
+OTHER = """The tables and figures of Durand, Mehrasa, Mori, *Learning a Deep ConvNet for Multi-label Classification
+with Partial Labels* (CVPR 2019), run again with the preset {preset}. `±` is the standard deviation over seeds;
+intervals are 95 % intervals (Student's t) of differences of pairs with the same seed."""
+
+
+def _how(results: Results, command: str) -> str:
+    """Commands, time, machine class and seeds of what a section read."""
+    records = list(results.used.values())
+    option = "" if results.preset.name == "frozen" else f" --preset {results.preset.name}"
+    commands = f"`python -m experiments.run {command}{option}`"
+    if not records:
+        return f"{commands}: not run here."
+    seconds = [record["seconds"] for record in records]
+    machines = sorted({record["machine"] for record in records})
+    numbers = ", ".join(str(seed) for seed in sorted({record["seed"] for record in records}))
+    total = sum(seconds)
+    time = f"{total / 3600:.1f} h" if total > 3600 else f"{total / 60:.0f} min"
+    return (
+        f"{commands}: {len(records)} trainings (some serve several sections), {time} in all, median "
+        f"{np.median(seconds):.0f} s; seeds {numbers}; {'; '.join(machines)}, shared with other work."
+    )
+
+
+def text(results: Results) -> str:
+    """The whole file."""
+    introduction = INTRODUCTION if results.preset.name == "frozen" else OTHER
+    parts = ["# Results", words(introduction.format(preset=results.preset.name))]
+    if results.preset.name == "frozen":
+        parts.append(words(PAPER_PROTOCOL))
+    for title, command, render in SECTIONS:
+        results.used.clear()
+        parts += [f"## {title}", render(results)]
+        if command:
+            parts.append(_how(results, command))
+    return "\n\n".join(parts) + "\n"
+
+
+def write(results: Results) -> Path:
+    """Write the file and its plots; gives its path."""
+    own = results.preset.name
+    path = report_folder(results) / ("RESULTS.md" if own == "frozen" else f"RESULTS-{own}.md")
+    write_text(path, text(results))
+    return path
