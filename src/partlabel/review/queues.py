@@ -15,7 +15,7 @@ EACH = 50
 #: pairs of one class that follow each other in a queue, so that a person need not think anew each time
 TOGETHER = 12
 #: labels of each sign that the running estimate of precision is drawn from
-SAMPLE = 2_000
+SAMPLE = 400
 #: one in so many labels of the queue of filled-in ones is of that sample
 EVERY = 5
 

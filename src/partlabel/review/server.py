@@ -85,9 +85,11 @@ def _announce(address: str, say: Callable[[str], None], browser: bool) -> None:
 
 def _listen(host: str, port: int) -> socket.socket:
     """Bind before anything else, so that a taken port is known before minutes of scoring."""
+    if not 0 <= port < 2**16:  # a larger one would be cut to 16 bits without a word
+        raise UserError(f"{host}:{port}: is no address to listen at; a port is a number from 0 to {2**16 - 1}")
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise UserError(f"{host}:{port}: is no address to listen at ({error})") from None
     family, kind, protocol, _, address = infos[0]
     listening = socket.socket(family, kind, protocol)
