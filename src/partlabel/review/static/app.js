@@ -50,7 +50,10 @@ function build(session, browser) {
   const desk = new Desk(session, choice, outbox);
   const single = new SingleView(desk);
   // The grid shows one class: that of the question, unless one is chosen already.
-  const look = (view) => desk.choose({ view, class: desk.choice.class ?? (view === "grid" ? (single.asked?.class ?? null) : null) });
+  const look = (view) => {
+    if (desk.choice.queue === "pictures") return;
+    desk.choose({ view, class: desk.choice.class ?? (view === "grid" ? (single.asked?.class ?? null) : null) });
+  };
   const filters = showFilters(desk, look);
   const sheet = new SheetView(desk, filters);
   const help = helpDialog(desk);

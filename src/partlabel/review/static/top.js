@@ -43,10 +43,12 @@ export function showTop(desk, open) {
     conflicts.toggleAttribute("data-some", number > 0);
     conflicts.setAttribute("aria-label", number ? `Conflicts: ${count(number)}` : "Conflicts: none");
   };
+  const reveal = () => tabs.get(desk.choice.queue).element.scrollIntoView({ block: "nearest", inline: "center" });
   desk.addEventListener("choice", update);
-  desk.addEventListener("choice", () => tabs.get(desk.choice.queue).element.scrollIntoView({ block: "nearest", inline: "nearest" }));
+  desk.addEventListener("choice", reveal);
   desk.addEventListener("session", update);
   update();
+  reveal();
 }
 
 function switchTheme() {
