@@ -124,7 +124,10 @@ def open_dataset(name: str, data: Path) -> Dataset:
     Raises:
         UserError: the files are not there or wrong, or the parts have different classes.
     """
-    found = DATASETS[name](data)
+    try:
+        found = DATASETS[name](data)
+    except OSError as error:
+        raise UserError(f"{error.filename}: cannot be read ({error.strerror})") from error
     missing = set(found.train.table.classes) ^ set(found.test.table.classes)
     if missing:
         raise UserError(f"{data}: classes that only one of training and test part has", sorted(missing))

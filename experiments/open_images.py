@@ -68,13 +68,11 @@ def render(results: Results) -> str:
         (f"partial-BCE, continued, {name}", "-", "-", str(results.sample(graph[steps])))
         for name, steps in (("no graph", 0), ("graph", 3))
     ]
-    one_rate = [_rates(results, loss, 1.0, False) for loss in ("partial-bce", "bce")]
-    found = [
-        Claim("partial-BCE - BCE, one rate", results.paired(*one_rate), 1, "+4.04"),
-    ]
+    plain, partial = (_rates(results, loss, 1.0, False) for loss in LOSSES)
+    found = [Claim("partial-BCE - BCE, one rate", results.paired(partial, plain), 1, "+4.04")]
     best = {loss: _best(results, loss) for loss in LOSSES}
-    chosen = [_rates(results, loss, rate, False) if (rate := best[loss]) else [] for loss in ("partial-bce", "bce")]
-    found.append(Claim("partial-BCE - BCE, each at its best rate", results.paired(*chosen), 1))
+    plain, partial = (_rates(results, loss, rate, False) if (rate := best[loss]) else [] for loss in LOSSES)
+    found.append(Claim("partial-BCE - BCE, each at its best rate", results.paired(partial, plain), 1))
     found.append(Claim("graph - none, further epochs alike", results.paired(graph[3], graph[0]), 1, "+0.31"))
     header = ("loss", "rate", "mAP, held-out pictures", "mAP, test pictures")
     return "\n\n".join((words(CLAIM), table(header, rows), claims(found)))

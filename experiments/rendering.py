@@ -56,6 +56,7 @@ def lines(
     *,
     log: bool = False,
     zero: bool = False,
+    bottom: float | None = None,
 ) -> str:
     """Draw means with their deviation over seeds; the Markdown of the picture, or why there is none.
 
@@ -67,12 +68,13 @@ def lines(
         ylabel: of the axis.
         log: a logarithmic x.
         zero: draw the line at 0, of differences.
+        bottom: where y begins; what lies below is cut off.
     """
     series = {label: [point for point in points if point[1].values] for label, points in series.items()}
     series = {label: points for label, points in series.items() if points}
     if not series:
         return f"*Plot: {MISSING}.*"
-    with matplotlib.rc_context({"svg.hashsalt": "partlabel", "font.size": 9}):
+    with matplotlib.rc_context({"svg.hashsalt": "partlabel", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(6.4, 3.6), layout="constrained")
         axes = figure.subplots()
         for (label, points), color in zip(series.items(), COLORS, strict=False):
@@ -87,6 +89,7 @@ def lines(
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter("{x:g}")
         axes.set(xlabel=xlabel, ylabel=ylabel)
+        axes.set_ylim(bottom=bottom)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color="0.9", linewidth=0.6)
         axes.legend(frameon=False)

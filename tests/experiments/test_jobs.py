@@ -1,0 +1,170 @@
+"""Jobs: their names, their locks, the labels they know, their configurations and the numbers made of their results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from experiments import known_labels
+from experiments.datasets import open_dataset
+from experiments.jobs import ASKED, Job, Labels, locked, result_file
+from experiments.losses import mean_over_known, same_step
+from experiments.presets import FROZEN_PRESET, PAPER_PRESET, PRESETS, SMOKE_PRESET, Preset
+from experiments.reading import Results, Sample
+from experiments.rendering import Claim, claims
+from experiments.run import EXPERIMENTS, listed, main
+
+from partlabel import LabelTable, simulate
+from partlabel.errors import UserError
+from partlabel.method.loss import solve_g
+
+
+@pytest.fixture
+def table() -> LabelTable:
+    random = np.random.default_rng(0)
+    values = np.where(random.random((400, 20)) < 0.1, 1, -1).astype(np.int8)
+    return LabelTable.from_dense([f"{i}.jpg" for i in range(400)], [f"c{c}" for c in range(20)], values)
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
+def test_every_job_has_a_name_and_a_configuration_of_its_own(preset: Preset, tmp_path: Path) -> None:
+    jobs = listed(list(EXPERIMENTS), Results(tmp_path, preset))
+    assert len({job.name for job in jobs}) == len(jobs) > 40
+    for job in jobs:
+        assert "/" not in job.name
+        config = preset.config(job)
+        assert config.seed == job.seed
+        assert config.model.graph == bool(job.graph)
+
+
+def test_the_papers_preset_is_the_papers_setting() -> None:
+    config = PAPER_PRESET.config(Job(labels=Labels(), seed=3, base="tuned", loss="partial-bce", graph=3, relabel=True))
+    assert (config.model.backbone, config.model.pooling, config.images.size) == ("resnet101", "weldon", 448)
+    assert (config.optim.learning_rate, config.optim.weight_decay, config.optim.batch_size) == (0.01, 1e-4, 16)
+    assert (config.optim.epochs, config.optim.step_after, config.optim.momentum) == (20, (10,), 0.9)
+    assert (config.relabel.before, config.relabel.threshold, config.relabel.samples) == ((10, 15), 0.3, 50)
+    assert (config.loss.gamma, config.loss.value, config.model.graph_steps) == (1.0, 5.0, 3)
+    assert (config.validation, config.freeze, config.seed) == (0.0, "none", 3)
+
+
+def test_only_one_process_has_a_job(tmp_path: Path) -> None:
+    path = result_file(tmp_path, "smoke", "one")
+    with locked(path, wait=False) as first, locked(path, wait=False) as second:
+        assert (first, second) == (True, False)
+    with locked(path, wait=False) as again:
+        assert again
+    assert not list(path.parent.iterdir())
+
+
+def test_rounds_of_questions_follow_each_other() -> None:
+    job = Job(labels=Labels("asked", ASKED[2]), seed=1)
+    assert job.previous == Job(labels=Labels("asked", ASKED[1]), seed=1)
+    assert Job(labels=Labels("asked", ASKED[0]), seed=1).previous is None
+    assert Job(labels=Labels("partial", 0.1), seed=1).previous is None
+
+
+def test_uneven_proportions_lie_between_1_and_100_percent_with_mean_10() -> None:
+    p = known_labels.uneven(100_000, np.random.default_rng(0))
+    assert 0.01 <= p.min() < 0.0101
+    assert 0.99 < p.max() <= 1
+    assert p.mean() == pytest.approx(0.1, abs=2e-4)
+    # the share of p^(-3/2) below 1/25 is (10 - 5) / 9
+    assert (p < 1 / 25).mean() == pytest.approx(5 / 9, abs=1e-4)
+
+
+def test_uneven_images_differ_and_classes_do_not(table: LabelTable) -> None:
+    known = known_labels.draw(Labels("uneven-images", 0.1), table, seed=0)
+    per_image, per_class = (known.dense() != 0).mean(1), (known.dense() != 0).mean(0)
+    assert per_image.max() > 0.8
+    assert per_class.max() < 0.3
+    by_class = known_labels.draw(Labels("uneven-classes", 0.1), table, seed=0)
+    assert (by_class.dense() != 0).mean(0).max() > 0.25
+    assert (known.dense()[known.dense() != 0] == table.dense()[known.dense() != 0]).all()
+
+
+def test_verified_labels_are_few_and_many_of_them_present(table: LabelTable) -> None:
+    known = known_labels.draw(Labels("verified", 0.05), table, seed=0)
+    assert known.num_known == round(0.05 * 400 * 20)
+    assert 0.4 < (known.values > 0).mean() < 0.9  # 10 % of the pairs are present
+    counts = (known.dense() != 0).sum(0)
+    assert counts.max() > 4 * counts.min()
+
+
+def test_answers_are_true_and_reach_the_share(table: LabelTable) -> None:
+    known = simulate.partial(table, 0.1, 0)
+    scores = np.random.default_rng(1).normal(size=(400, 20)).astype(np.float32)
+    more = known_labels.ask(known, scores, table, 0.2, seed=0)
+    assert known.num_known < more.num_known <= 0.2 * 400 * 20
+    dense = more.dense()
+    assert (dense[dense != 0] == table.dense()[dense != 0]).all()
+
+
+def test_equal_steps_are_partial_bce_at_a_tenth() -> None:
+    partial = Job(labels=Labels("partial", 0.1), seed=0, loss="partial-bce")
+    theirs, ours = FROZEN_PRESET.config(partial), FROZEN_PRESET.config(same_step(partial))
+    g = 5.0
+    assert ours.loss.name == "bce"
+    assert ours.optim.learning_rate == pytest.approx(g * theirs.optim.learning_rate)
+    product = theirs.optim.learning_rate * theirs.optim.weight_decay
+    assert ours.optim.learning_rate * ours.optim.weight_decay == pytest.approx(product)
+    mean = mean_over_known(partial)
+    assert solve_g(mean.gamma, 0.1, mean.value) == pytest.approx((1.0, 0.0))
+
+
+def _write(folder: Path, job: Job, value: float) -> None:
+    path = result_file(folder, "smoke", job.name)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"metrics": {"mean_ap": value}, "seed": job.seed}))
+
+
+def test_differences_are_paired_and_their_interval_is_students(tmp_path: Path) -> None:
+    a, b = ([Job(labels=Labels(), seed=seed, loss=loss) for seed in range(4)] for loss in ("bce", "partial-bce"))
+    for seed, (low, high) in enumerate(((40, 41), (50, 52), (30, 33))):
+        _write(tmp_path, a[seed], low)
+        _write(tmp_path, b[seed], high)
+    _write(tmp_path, a[3], 0)  # without a partner
+    found = Results(tmp_path, SMOKE_PRESET).paired(b, a)
+    assert found.values == (1, 2, 3)
+    assert found.half_width == pytest.approx(4.302653 / 3**0.5, rel=1e-6)  # t of 2 degrees of freedom, deviation 1
+    assert found.difference() == "+2.00 [-0.48, +4.48]"
+    assert found.verdict() == "undecided (the interval holds 0)"
+
+
+def test_verdicts() -> None:
+    assert Sample((1.0, 1.1, 0.9)).verdict() == "agrees"
+    assert Sample((1.0, 1.1, 0.9)).verdict(-1) == "differs"
+    assert Sample(()).verdict() == "not measured"
+    assert Sample((1.0,)).verdict() == "one seed, which agrees"
+    assert str(Sample(())) == "not run here"
+    assert str(Sample((1.0, 2.0))) == "1.50 ± 0.71"
+    assert "| gain | +3.16 | +2.00 (one seed) | one seed, which agrees |" in claims(
+        [Claim("gain", Sample((2.0,)), 1, "+3.16")]
+    )
+
+
+def test_a_strangers_coco_and_tables_are_read(tmp_path: Path) -> None:
+    (tmp_path / "annotations").mkdir()
+    for part in ("train2014", "val2014"):
+        content = {
+            "images": [{"id": 1, "file_name": f"{part}.jpg"}],
+            "annotations": [{"id": 1, "image_id": 1, "category_id": 2}],
+            "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
+        }
+        (tmp_path / "annotations" / f"instances_{part}.json").write_text(json.dumps(content))
+    found = open_dataset("coco", tmp_path)
+    assert found.train.table.dense().tolist() == [[-1, 1]]
+    assert found.test.paths == [tmp_path / "val2014" / "val2014.jpg"]
+    found.train.table.write_parquet(tmp_path / "train.parquet")
+    found.test.table.select_classes(["dog", "cat"]).write_parquet(tmp_path / "test.parquet")
+    again = open_dataset("tables", tmp_path)
+    assert again.test.table.classes == ("cat", "dog")
+    assert again.train.paths == [tmp_path / "images" / "train2014.jpg"]
+
+
+def test_data_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"labels\.csv: cannot be read"):
+        open_dataset("coco-mini", tmp_path)
+    with pytest.raises(SystemExit, match=r"labels\.csv: cannot be read"):
+        main(["seeds", "--data", str(tmp_path), "--results", str(tmp_path)])
