@@ -188,6 +188,17 @@ def test_groups_are_drawn_together(tmp_path):
     assert collect([tmp_path / "run"], resamples=20)["bootstrap"]["drawn"] == "groups"
 
 
+def test_a_handful_of_pictures_gets_no_interval(tmp_path):
+    held, scores = world(images=9)
+    make_run(tmp_path / "run", held, scores)
+    row = one(tmp_path, "run")["results"]["metrics"][0]
+    assert row["value"] is not None
+    assert (row["low"], row["reason"]) == (None, "fewer than 10 pictures (or groups) to draw from")
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    rows = collect([tmp_path / "run", tmp_path / "copy"])["comparison"]["others"][0]["metrics"]
+    assert {row["p"] for row in rows} == {None}
+
+
 def check_of(folder, held, scores):
     return random_check(read_runs([make_run(folder, held, scores)])[0])
 

@@ -144,6 +144,7 @@ def draw(units: NDArray[np.int64], resamples: int, seed: int, at_once: int) -> I
 def resample(design: Design, units: NDArray[np.int64], resamples: int, seed: int) -> Resampled:
     """Metrics of many resamples; two designs of the same images see the same ones, so that they can be paired."""
     parts = [design.metrics(weights) for weights in draw(units, resamples, seed, design.rows_at_once)]
+    parts = parts or [design.metrics(np.zeros((design.images, 0)))]
     metrics = {name: np.concatenate([part.metrics[name] for part in parts]) for name in NAMES}
     return Resampled(metrics, np.concatenate([part.average_precision for part in parts]))
 

@@ -12,6 +12,8 @@ from partlabel.report.svg import Plot, small
 
 #: curves shown; a page with thousands of them cannot be read
 CURVES = 120
+#: steps of the line of all classes
+_STEPS = 500
 _SHOWN = (("mean_ap", "mAP", "s1"), ("macro_f1", "macro-F1", "s2"), ("micro_f1", "micro-F1", "s3"))
 
 
@@ -102,7 +104,8 @@ def class_proportions(run: dict[str, Any]) -> Markup:
     plot = Plot(
         label, (0, len(shares)), (0, top), "classes, most known first", "labels known (%)", percent="y", height=210
     )
-    plot.line([(i + side, share) for i, share in enumerate(shares) for side in (0, 1)], "s1")
+    step = -(-len(shares) // _STEPS)
+    plot.line([(i + side, shares[i]) for i in range(0, len(shares), step) for side in (0, step)], "s1")
     return plot.svg()
 
 
@@ -187,8 +190,7 @@ def spent(runs: Sequence[dict[str, Any]]) -> Markup | None:
         "labels that people gave (training part)",
         "mAP (%)",
         percent="y",
-        width=460,
-        height=280,
+        height=250,
     )
     for kind, colour in kinds.items():
         own = [(row["labels"], row["mean_ap"]) for _, row in rows if row["kind"] == kind]
@@ -198,9 +200,5 @@ def spent(runs: Sequence[dict[str, Any]]) -> Markup | None:
         if row["low"] is not None:
             plot.whisker(row["labels"], row["low"], row["high"], kinds[row["kind"]])
         plot.dots([(row["labels"], row["mean_ap"])], kinds[row["kind"]], 4)
-        plot.word(
-            row["labels"],
-            row["mean_ap"] if row["high"] is None else row["high"],
-            name if len(name) < 24 else name[:22] + "…",
-        )
-    return plot.svg("wide")
+        plot.word(row["labels"], row["mean_ap"], name if len(name) < 24 else name[:22] + "…")
+    return plot.svg()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from partlabel import guarantee, held_out
-from partlabel.inspection import inspect
+from partlabel.inspection import Inspection, inspect
 from partlabel.label_holdout import RANDOM, at_random
 from partlabel.labels import ORIGINS, LabelTable
 from partlabel.report.runs import Run
@@ -26,20 +26,21 @@ _FEW_HELD = 8
 def data_section(run: Run) -> dict[str, Any]:
     """Everything about the labels that a run was trained and validated on."""
     validation = LabelTable.read_parquet(run.folder / held_out.LABELS_FILE) if run.validated else None
+    found = inspect(run.table)
     return {
-        "training": _counts(run.table),
-        "held_out": None if validation is None else _counts(validation),
+        "training": _counts(found),
+        "held_out": None if validation is None else _counts(inspect(validation)),
         "coding": run.table.coding or None,
         "unknown_taken_as": "absent" if run.config.unknown_as_absent else "unknown",
         "not_listed": _not_listed(run.table.history),
         "conflicts": _conflicts(run.table.history),
         "history": [_operation(record) for record in run.table.history],
-        "together": _together(run.table),
+        "together": _together(run.table, found),
     }
 
 
-def _counts(table: LabelTable) -> dict[str, Any]:
-    found = inspect(table).to_dict()
+def _counts(inspected: Inspection) -> dict[str, Any]:
+    found = inspected.to_dict()
     names = (
         "images",
         "classes",
@@ -99,13 +100,12 @@ def _operation(record: Mapping[str, Any]) -> str:
     return f"{record.get('operation')}" + (f" ({', '.join(details)})" if details else "")
 
 
-def _together(table: LabelTable) -> dict[str, Any]:
+def _together(table: LabelTable, found: Inspection) -> dict[str, Any]:
     """Which classes are present together, counted where both labels are known.
 
     ``share[i][j]``: of the pictures with class i present and class j known, those with class j present; None where
     there are fewer than five such pictures.
     """
-    found = inspect(table)
     chosen = found.matrix_classes[:_TOGETHER]
     labels = table.select_classes([table.classes[c] for c in chosen])
     present, known = np.zeros((len(chosen),) * 2), np.zeros((len(chosen),) * 2)

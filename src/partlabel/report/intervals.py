@@ -16,6 +16,8 @@ from partlabel.report.measured import Measured
 CONFIDENCE = 0.95
 #: an average precision on fewer known present labels gets no interval: their scores are too few to draw from
 FEW = 5
+#: fewer images (groups) than this are not resampled
+LEAST = 10
 #: share of the resamples in which a number must be defined
 _DEFINED = 0.95
 
@@ -52,10 +54,11 @@ class Numbers:
 
 
 def measure(on: Measured, resamples: int, seed: int) -> Numbers:
-    """Metrics of the known labels at the model's thresholds, and of resamples of the images."""
+    """Metrics of the known labels at the model's thresholds, and of resamples of the images, if there are enough."""
     design = Design(on.scores, on.labels, on.thresholds)
     metrics = evaluate(on.scores, on.labels, on.thresholds, on.classes)
-    return Numbers(metrics, resample(design, on.units, resamples, seed))
+    enough = int(on.units.max(initial=-1)) + 1 >= LEAST
+    return Numbers(metrics, resample(design, on.units, resamples if enough else 0, seed))
 
 
 def interval(value: float, values: NDArray[np.floating]) -> tuple[float, float] | None:
@@ -116,7 +119,7 @@ def metric_rows(found: Numbers) -> list[dict[str, Any]]:
                 "high": None if bounds is None else bounds[1],
                 "optimism": None if value is None or defined is None else float(defined.mean()) - value,
                 "over": over[name],
-                "reason": _UNDEFINED[name] if value is None else _no_interval(bounds),
+                "reason": _UNDEFINED[name] if value is None else _no_interval(bounds, len(resampled)),
             }
         )
     return rows
@@ -166,8 +169,12 @@ def compare(first: Numbers, second: Numbers) -> list[dict[str, Any]]:
     return rows
 
 
-def _no_interval(bounds: tuple[float, float] | None) -> str | None:
-    return "undefined in too many resamples for an interval" if bounds is None else None
+def _no_interval(bounds: tuple[float, float] | None, resamples: int) -> str | None:
+    if bounds is not None:
+        return None
+    if not resamples:
+        return f"fewer than {LEAST} pictures (or groups) to draw from"
+    return "undefined in too many resamples for an interval"
 
 
 def _number(value: float) -> float | None:

@@ -16,6 +16,8 @@ from partlabel.report.thumbnails import thumbnails
 
 #: rows of the table of classes; the JSON has all
 _ROWS = 1000
+#: names in a sentence
+_NAMES = 60
 #: letters shown of the name of a picture
 _TAIL = 18
 #: classes whose change is listed in a comparison
@@ -43,6 +45,7 @@ def render(report: dict[str, Any], images: str | os.PathLike[str] | None = None)
         "points": _points,
         "score": _score,
         "tail": _tail,
+        "some": _some,
     }
     folder = resources.files("partlabel.report") / "templates"
     text = {name: (folder / name).read_text(encoding="utf-8") for name in ("style.css", "script.js")}
@@ -98,11 +101,16 @@ def _points(value: float) -> str:
 
 
 def _p(value: float | None) -> str:
-    return "–" if value is None else "< 0.01" if value < 0.01 else f"{value:.2f}"
+    return "–" if value is None else f"{value:.3f}"
 
 
 def _score(value: float) -> str:
     return f"{value:.2f}".replace("-", "−")
+
+
+def _some(names: Sequence[str]) -> str:
+    """Names in a row, of many only the first."""
+    return ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else "")
 
 
 def _tail(name: str) -> str:

@@ -135,18 +135,17 @@ class Plot:
             text,
         )
 
-    def word(self, x: float, y: float, text: str, *, up: float = 8) -> None:
+    def word(self, x: float, y: float, text: str) -> None:
         """Write a word beside a point, inside the plot."""
         at = self.at_x(x)
-        anchor = "end" if at > self.width * 0.75 else "start" if at < self.width * 0.3 else "middle"
-        self._add(
-            '<text class="note" x="{}" y="{}" text-anchor="{}">{}</text>', _n(at), _n(self.at_y(y) - up), anchor, text
-        )
+        anchor, shift = ("end", -8) if at > self.width * 0.6 else ("start", 8)
+        form = '<text class="note halo" x="{}" y="{}" text-anchor="{}">{}</text>'
+        self._add(form, _n(at + shift), _n(self.at_y(y) + 4), anchor, text)
 
-    def svg(self, kind: str = "") -> Markup:
+    def svg(self) -> Markup:
         """The whole drawing."""
-        head = Markup('<svg class="plot {}" role="img" aria-label="{}" viewBox="0 0 {} {}">').format(
-            kind, self.label, self.width, self.height
+        head = Markup('<svg class="plot" role="img" aria-label="{}" viewBox="0 0 {} {}">').format(
+            self.label, self.width, self.height
         )
         return head + Markup("").join(self._parts) + Markup("</svg>")
 
