@@ -63,10 +63,11 @@ def _differences(stored: dict[str, Any], given: dict[str, Any], prefix: str = ""
     return found
 
 
-def headline(metrics: Metrics) -> dict[str, Any]:
-    """The metrics of the paper's tables; None where undefined."""
+def headline(metrics: Metrics, ranked: bool = True) -> dict[str, float | None]:
+    """The metrics of the paper's tables; None where undefined, and mAP where the labels rank nothing."""
     names = ("mean_ap", "zero_one", "macro_f1", "micro_f1", "pc_precision", "pc_recall", "ov_precision", "ov_recall")
     values = {name: float(getattr(metrics, name)) for name in names}
+    values["mean_ap"] = values["mean_ap"] if ranked else np.nan
     return {name: None if np.isnan(value) else value for name, value in values.items()}
 
 

@@ -41,7 +41,7 @@ from partlabel.schedule import derived_seed, epoch_batches, learning_rate_factor
 from partlabel.storage import write_json, write_text
 from partlabel.thresholds import FILE, fit_run
 from partlabel.training_labels import TrainingLabels
-from partlabel.validation import validate
+from partlabel.validation import ranks, validate
 
 
 def train(
@@ -149,6 +149,7 @@ class _Training:
         self.skipped = prepared.skipped + (self.validation.skipped if self.validation else [])
         self.animated = prepared.animated
         self.split_rows = rows
+        self.ranked = ranks(self.measured if self.validation else self.measured.select(self.held_out))
 
     def _say_what_is_there(self) -> None:
         self.about = {
@@ -233,8 +234,8 @@ class _Training:
                 history.append(self.relabel(epoch))
             row = self.epoch(epoch)
             metrics, held_out = self._validate()
-            score = None if metrics is None or np.isnan(metrics.mean_ap) else float(metrics.mean_ap)
-            row["validation"] = None if metrics is None else headline(metrics)
+            row["validation"] = measured = None if metrics is None else headline(metrics, self.ranked)
+            score = measured["mean_ap"] if measured else None
             history.append(row)
             self.report.line(epoch_line(row, self.config.optim.epochs))
             improved = score is not None and (best is None or score > best)
@@ -289,8 +290,7 @@ class _Training:
                 factor = learning_rate_factor(config.optim, epoch + (i + 0.5) / len(rows))
                 for group in self.optimizer.param_groups:
                     group["lr"] = group["base_lr"] * factor
-                loss = self._step(pictures, mine[i], len(rows[i]), epoch + 1)
-                total += loss * len(rows[i])
+                total += self._step(pictures, mine[i], len(rows[i]), epoch + 1) * len(rows[i])
                 skipped += not self._update()
                 bar(i + 1, len(rows))
         if world > 1:

@@ -15,6 +15,12 @@ from partlabel.labels import LabelTable
 from partlabel.metrics import Accumulator, Metrics
 
 
+def ranks(table: LabelTable) -> bool:
+    """Whether mAP says anything on these labels: with known labels of one sign only it is 1 for every model."""
+    present, absent = table.class_counts()
+    return bool(((present > 0) & (absent > 0)).any())
+
+
 def validate(
     score: Callable[[Tensor], Tensor],
     source: Source,

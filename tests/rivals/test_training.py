@@ -108,3 +108,13 @@ def test_assume_absent_would_hide_what_is_unknown() -> None:
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(UserError, match="'focal'"):
         Config().replace(loss__name="focal")
+
+
+def test_present_labels_alone_choose_no_best_epoch(tmp_path: Path, single: LabelTable) -> None:
+    """Their mAP is 1 whatever the model, so that the first epoch would be the best one; the last one is kept."""
+    config = tiny_config(freeze="all", loss__name="an", optim__epochs=3, validation=0.3)
+    summary = train(config, single, tmp_path / "pictures", tmp_path / "run")
+    assert summary["best_epoch"] == 3
+    assert summary["last"]["validation"]["mean_ap"] is None
+    best, last = (load_file(tmp_path / "run" / which / "model.safetensors") for which in ("best", "last"))
+    assert all(torch.equal(best[key], last[key]) for key in best)
