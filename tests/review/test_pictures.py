@@ -101,6 +101,12 @@ def test_a_pipe_is_not_waited_for(folder, tmp_path):
     os.mkfifo(folder / "pipe.png")
     with pytest.raises(NoPictureError, match="not a regular file"):
         show(folder, "pipe.png", tmp_path)
+    assert Pictures(["pipe.png"], folder, tmp_path).size(0) is None
+
+
+def test_a_picture_is_shown_although_its_thumbnail_cannot_be_kept(folder, tmp_path):
+    (tmp_path / "cache").write_text("no folder")
+    assert opened(show(folder, "good.png", tmp_path, THUMBNAIL)).size == (40, 30)
 
 
 def test_sizes(folder, tmp_path):

@@ -116,6 +116,18 @@ def test_the_latest_lists_are_kept(drawn):
     assert views.get("all", None, Filter(cls=1)) is not first
 
 
+def test_kept_lists_do_not_fill_the_memory(drawn, monkeypatch):
+    table, _, board = drawn
+    monkeypatch.setattr(Views, "KEPT_PAIRS", 70)
+    views = Views(board, table.images, Marks(90))
+    everything = views.get("all", None, Filter())  # lies on disk
+    first, second = (views.get("all", None, Filter(cls=number)) for number in (0, 1))
+    assert views.get("all", None, Filter()) is everything
+    assert views.get("all", None, Filter(cls=1)) is second
+    views.get("all", None, Filter(cls=2))
+    assert views.get("all", None, Filter(cls=0)) is not first
+
+
 def test_search_takes_no_patterns(drawn):
     table, _, board = drawn
     views = Views(board, table.images, Marks(90))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from partlabel.errors import UserError
-from partlabel.labels import LabelTable
+from partlabel.labels import ORIGINS, LabelTable
 from partlabel.review import exporting, precision, queues
 from partlabel.review.answers import AnswerStore, New, Pair
 from partlabel.review.board import TOP, label_of, open_board
@@ -76,6 +76,7 @@ class Desk:
         filled, self.sample = queues.filled(self.board, self.table, cache / f"filled-{both}.npy")
         self._bases = {"questions": View(asked, self.marks), "filled": View(filled, self.marks)}
         self.suspecting = Suspecting(run, self.table, folder, cache / f"suspects-{of_table}.npy")
+        self._classes = _class_rows(self.table)
         self._lock = threading.Lock()
         self._columns = {name: number for number, name in enumerate(self.table.classes)}
         self._rows = {name: number for number, name in enumerate(self.names)}
@@ -89,17 +90,11 @@ class Desk:
 
     def session(self, browser: str | None) -> dict[str, Any]:
         """What the review is about, its queues, and how far it is."""
-        present, absent = self.table.class_counts()
-        model = np.bincount(self.table.indices[self.table.origin == 1], minlength=self.table.num_classes)
-        rows = zip(self.table.classes, present.tolist(), absent.tolist(), model.tolist(), strict=True)
         return {
             "run": self.run.resolve().name,
             "pictures": len(self.names),
             "pairs": len(self.names) * self.table.num_classes,
-            "classes": [
-                {"id": i, "name": name, "known": p + a, "present": p, "absent": a, "filled": f}
-                for i, (name, p, a, f) in enumerate(rows)
-            ],
+            "classes": self._classes,
             "queues": [self._queue(name) for name in QUEUES],
             **self.state(browser),
             "formats": exporting.format_names(),
@@ -314,6 +309,17 @@ TEXTS = {
     ),
     "all": ("All", "Every class of every picture, the most probable first. Search and filter here.", "No pictures."),
 }
+
+
+def _class_rows(table: LabelTable) -> list[dict[str, Any]]:
+    """What is known of each class, and how many of its labels the model filled in."""
+    present, absent = table.class_counts()
+    model = np.bincount(table.indices[table.origin == ORIGINS.index("model")], minlength=table.num_classes)
+    rows = zip(table.classes, present.tolist(), absent.tolist(), model.tolist(), strict=True)
+    return [
+        {"id": i, "name": name, "known": p + a, "present": p, "absent": a, "filled": f}
+        for i, (name, p, a, f) in enumerate(rows)
+    ]
 
 
 def _says_present(item: dict[str, Any]) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from partlabel import formats
 from partlabel.errors import UserError
-from partlabel.labels import LabelTable
+from partlabel.labels import ORIGINS, LabelTable
 from partlabel.review.answers import Pair
 from partlabel.review.verdicts import Verdict
 
@@ -62,7 +62,7 @@ def with_answers(table: LabelTable, verdicts: Mapping[Pair, Verdict]) -> tuple[L
     known = at < len(old.key)
     known[known] = old.key[at[known]] == key[known]
     at = np.where(known, at, 0)
-    by_person = known & (old.origin[at] != 1) if len(old.key) else known
+    by_person = known & (old.origin[at] != ORIGINS.index("model")) if len(old.key) else known
     same = by_person & (old.values[at] == value) if len(old.key) else known
     changed = by_person & ~same
     if changed.any():

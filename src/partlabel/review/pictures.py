@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import simplejpeg
 from PIL import Image
 
@@ -67,13 +70,15 @@ class Pictures:
         if path is None:
             raise NoPictureError(f"{name}: there is no such picture")
         real = os.path.realpath(path)
-        if os.path.commonpath([self._root, real]) != self._root:
+        if not Path(real).is_relative_to(self._root):
             raise NoPictureError(f"{name}: lies outside the folder of the pictures, so it is not shown")
         try:
-            stat = os.stat(real)
+            facts = os.stat(real)
         except OSError:
             raise NoPictureError(f"{name}: there is no such picture") from None
-        text = f"{side}\0{_QUALITY[side]}\0{stat.st_size}\0{stat.st_mtime_ns}\0{real}"
+        if not stat.S_ISREG(facts.st_mode):  # a pipe would be waited for
+            raise NoPictureError(f"{name}: is not a regular file")
+        text = f"{side}\0{_QUALITY[side]}\0{facts.st_size}\0{facts.st_mtime_ns}\0{real}"
         return Found(real, hashlib.blake2b(os.fsencode(text), digest_size=16).hexdigest(), side)
 
     def jpeg(self, number: int, found: Found) -> bytes:
@@ -86,17 +91,17 @@ class Pictures:
         if found.side == THUMBNAIL and kept.is_file():
             return kept.read_bytes()
         try:
-            # Twice the side, because what is cut to half by the decoder itself looks worse than what is resized.
             pixels = decode(found.path, found.side, max_pixels=MAX_PIXELS)
         except ImageError as error:
             raise NoPictureError(f"{self._names[number]}: {error.reason}") from None
         image = Image.fromarray(pixels)
         image.thumbnail((found.side, found.side), Image.Resampling.LANCZOS, reducing_gap=2.0)
-        data = encode(image, _QUALITY[found.side])
+        data = simplejpeg.encode_jpeg(np.ascontiguousarray(image), _QUALITY[found.side], "RGB", "420")
         if found.side == THUMBNAIL:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(kept) as temporary:
-                temporary.write_bytes(data)
+            with suppress(OSError, UserError):  # it only saves time
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                with replacing(kept) as temporary:
+                    temporary.write_bytes(data)
         return data
 
     def size(self, number: int) -> tuple[int, int] | None:
@@ -109,10 +114,3 @@ class Pictures:
         except Exception:  # Pillow raises many types for damaged files, and the page shows the reason with the picture
             return None
         return (height, width) if turned else (width, height)
-
-
-def encode(image: Image.Image, quality: int) -> bytes:
-    """Encode RGB as JPEG."""
-    import numpy as np
-
-    return simplejpeg.encode_jpeg(np.ascontiguousarray(image), quality, "RGB", "420")

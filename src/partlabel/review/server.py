@@ -8,6 +8,7 @@ import sys
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from filelock import FileLock, Timeout
@@ -16,6 +17,15 @@ from partlabel.errors import UserError
 from partlabel.review.app import make_app
 from partlabel.review.desk import open_desk
 from partlabel.review.security import is_loopback, new_token
+
+_SETTINGS: dict[str, Any] = {
+    "log_level": "warning",
+    "access_log": False,
+    "server_header": False,
+    "proxy_headers": False,
+    "lifespan": "off",
+    "timeout_graceful_shutdown": 3,
+}
 
 
 def serve(
@@ -50,13 +60,13 @@ def serve(
         folder.mkdir(exist_ok=True)
         with FileLock(folder / "server.lock").acquire(timeout=0):
             desk = open_desk(run, labels, images)
-            token = None if is_loopback(host) else new_token()
-            app = make_app(desk, host=host, token=token)
-            address = _address(host, listening.getsockname()[1], token)
-            config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
-            server = _Server(config, lambda: _announce(address, say, browser))
-            server.run(sockets=[listening])
-            desk.close()
+            try:
+                token = None if is_loopback(host) else new_token()
+                address = _address(host, listening.getsockname()[1], token)
+                config = uvicorn.Config(make_app(desk, host=host, token=token), **_SETTINGS)
+                _Server(config, lambda: _announce(address, say, browser)).run(sockets=[listening])
+            finally:
+                desk.close()
     except Timeout:
         raise UserError(f"{run}: is being reviewed already; open the address of that server, or stop it") from None
     except OSError as error:

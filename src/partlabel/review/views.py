@@ -70,7 +70,7 @@ class View:
     def __init__(self, keys: Keys, marks: Marks, place: Callable[[int], int] | None = None) -> None:
         self.keys = keys
         self._marks = marks
-        self._place = place or self._look
+        self._place = place
         self._lock = threading.Lock()
         self._seen = -1
         self._answered = np.zeros(0, np.int64)
@@ -86,7 +86,8 @@ class View:
             if self._seen < 0 or changes - self._seen > _MANY:
                 self._answered = self._all_answered()
             elif changes > self._seen:
-                places = np.array([self._place(key) for key in set(self._marks.changed[self._seen : changes])])
+                place = self._place or self._look
+                places = np.array([place(key) for key in set(self._marks.changed[self._seen : changes])])
                 places = places[places >= 0]
                 now = places[self._marks.mask[self.keys[places]]]
                 self._answered = np.union1d(np.setdiff1d(self._answered, places), now)
@@ -116,7 +117,7 @@ class View:
 
     def _all_answered(self) -> NDArray[np.int64]:
         mask = self._marks.mask
-        if len(self.keys) == len(mask):  # all pairs: the few answered ones are looked up
+        if self._place is not None and len(self.keys) == len(mask):  # all pairs: the few answered ones are looked up
             return np.sort(np.array([self._place(int(key)) for key in np.flatnonzero(mask)], np.int64))
         parts = [low + np.flatnonzero(mask[self.keys[low : low + _BLOCK]]) for low in range(0, len(self.keys), _BLOCK)]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
@@ -131,7 +132,8 @@ class Views:
         marks: which pairs are answered.
     """
 
-    KEPT = 16
+    #: lists that are kept, and pairs in all of them together
+    KEPT, KEPT_PAIRS = 16, 100_000_000
 
     def __init__(self, board: Board, images: pa.StringArray, marks: Marks) -> None:
         self._board = board
@@ -156,15 +158,12 @@ class Views:
         made = base if base is not None and chosen == Filter() else self._make(base, chosen)
         with self._lock:
             self._kept[name] = made
-            if len(self._kept) > self.KEPT:
+            # Lists on disk, or parts of them, take no memory of their own.
+            own = [0 if isinstance(view.keys, np.memmap) else len(view) for view in self._kept.values()]
+            while len(own) > self.KEPT or (len(own) > 1 and sum(own) > self.KEPT_PAIRS):
                 self._kept.popitem(last=False)
+                del own[0]
         return made
-
-    def forget(self, queue: str) -> None:
-        """Forget the lists of a queue, because it changed."""
-        with self._lock:
-            for name in [name for name in self._kept if name[0] == queue]:
-                del self._kept[name]
 
     def pictures(self, search: str | None) -> NDArray[np.int64]:
         """Numbers of the pictures whose name holds a text, in any case."""
