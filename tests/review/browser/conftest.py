@@ -166,6 +166,7 @@ def browsing(chromium: Browser, watch: Watch, **options: Any) -> Iterator[Page]:
 
 
 @pytest.fixture
-def page(chromium: Browser, watch: Watch) -> Iterator[Page]:
+def page(chromium: Browser, watch: Watch, server: Served) -> Iterator[Page]:
+    """A page that is closed before its server, so that it does not miss it."""
     with browsing(chromium, watch) as page:
         yield page

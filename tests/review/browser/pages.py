@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import TimeoutError
 
 from tests.review.browser.conftest import Served
 
@@ -62,6 +63,9 @@ def too_small(page: Page) -> list[str]:
     )
 
 
-def overflow(page: Page) -> int:
-    """Pixels by which the page is wider than its window."""
-    return page.evaluate("document.documentElement.scrollWidth - innerWidth")
+def fits(page: Page, what: object = "") -> None:
+    """Check that nothing is wider than the window, once the layout has settled."""
+    try:
+        page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth", timeout=2_000)
+    except TimeoutError:
+        pytest.fail(f"scrolls sideways: {what}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.review.browser.conftest import EVIL_CLASS, EVIL_FILE, LONG_CLASS, Served, Watch, browsing
-from tests.review.browser.pages import open_page, overflow
+from tests.review.browser.pages import fits, open_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -108,7 +108,7 @@ def test_text_can_be_read_and_controls_have_names(chromium: Browser, watch: Watc
             for width in (390, 768, 1280):
                 page.set_viewport_size({"width": width, "height": 800})
                 page.wait_for_function("width => innerWidth === width", arg=width)
-                assert overflow(page) == 0, (name, width)
+                fits(page, (name, width))
 
 
 def test_names_from_strangers_are_text(page: Page, server: Served) -> None:

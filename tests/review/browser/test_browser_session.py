@@ -9,7 +9,7 @@ import pytest
 
 from partlabel import LabelTable
 from tests.review.browser.conftest import Served, Watch, browsing
-from tests.review.browser.pages import answer, asked, open_page, overflow, saved, tab_to, too_small
+from tests.review.browser.pages import answer, asked, fits, open_page, saved, tab_to, too_small
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -25,9 +25,7 @@ def test_a_whole_session_by_keyboard_alone(page: Page, server: Served) -> None:
     saved(page)
     assert server.answers() == {**given, taken_back: "yes"}
     page.keyboard.press("u")
-    page.wait_for_function(
-        "name => document.querySelector('#single .question').dataset.name === name", arg=taken_back[1]
-    )
+    page.wait_for_function("name => document.querySelector('.caption-file').textContent === name", arg=taken_back[0])
     assert asked(page) == taken_back
     assert server.answers() == given
     page.keyboard.press("ArrowLeft")
@@ -216,4 +214,4 @@ def test_a_phone_is_enough(chromium: Browser, watch: Watch, server: Served) -> N
         assert too_small(page) == []
         page.get_by_role("button", name="Filters").tap()
         assert too_small(page) == []
-        assert overflow(page) == 0
+        fits(page)

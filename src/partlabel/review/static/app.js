@@ -23,8 +23,10 @@ function runKey({ run, pictures, pairs, classes }) {
 
 /** The place of pictures when there is none to show. @param {string} title @param {...(Node | string)} rest */
 function blank(title, ...rest) {
+  const said = el("div", {}, el("h2", { class: "blank-title" }, title), ...rest);
   byId("blank").hidden = false;
-  byId("blank").replaceChildren(el("h2", { class: "blank-title" }, title), ...rest);
+  // The same again would take the focus from its buttons.
+  if (byId("blank").textContent !== said.textContent) byId("blank").replaceChildren(...said.childNodes);
 }
 
 async function start() {
@@ -63,6 +65,7 @@ function build(session, browser) {
   const update = () => arrange(desk, single, sheet);
   desk.addEventListener("choice", update);
   desk.questions.addEventListener("change", update);
+  desk.addEventListener("session", () => desk.questions.current || update());
   connection.addEventListener("back", () => [single.photo.again(), single.render()]);
   keys({ desk, single, sheet, filters, help, queues, look });
   desk.start();
@@ -100,17 +103,25 @@ function explain(desk) {
   const queue = desk.session.queues.find(({ id }) => id === choice.queue);
   const narrowed = choice.class !== null || choice.origin || choice.value || choice.low !== null || choice.high !== null || choice.search;
   const actions = [];
-  if (questions.items.length) actions.push(action("Back to the last one", () => questions.goTo(questions.items.length - 1)), action("Look again", () => questions.load(choice)));
+  if (questions.items.length) actions.push(action("Back to the last one", () => questions.goTo(questions.items.length - 1)), action("Look again", () => questions.load(desk.choice)));
   if (narrowed) actions.push(action("Clear the filters", () => desk.clear()));
   if (choice.open && !questions.items.length && queue?.answered) actions.push(action("Show answered ones too", () => desk.choose({ open: false })));
   const other = desk.session.queues.find(({ id, total, answered }) => id !== choice.queue && total > answered);
   if (!narrowed && other) actions.push(action(`Go to “${other.title}”`, () => desk.choose({ queue: other.id })));
-  const [title, words] = questions.items.length
-    ? ["End of the list", "You have been through everything that was loaded here."]
-    : narrowed
-      ? ["Nothing matches", "No picture in this queue fits the class and the filters."]
-      : ["Nothing to do here", queue?.reason ?? "Every question of this queue is answered."];
-  blank(title, el("p", {}, words), el("div", { class: "blank-actions" }, ...actions));
+  blank(...emptiness(questions, queue, narrowed), el("div", { class: "blank-actions" }, ...actions));
+}
+
+/** Title and sentence for a list without a current question. */
+function emptiness(questions, queue, narrowed) {
+  const sentence = (title, words) => [title, el("p", {}, words)];
+  if (queue && !queue.total && queue.reason) return sentence("Nothing here", queue.reason);
+  if (!queue && questions.items.length) return sentence("End of the list", "That was the last picture.");
+  if (questions.items.length && questions.items.every(({ answer }) => answer)) {
+    return sentence("All answered", "Every question of this list has an answer now.");
+  }
+  if (questions.items.length) return sentence("End of the list", "Some questions were passed over without an answer.");
+  if (narrowed) return sentence("Nothing matches", "No picture in this queue fits the class and the filters.");
+  return sentence("All answered", "Every question of this queue has an answer.");
 }
 
 function keys({ desk, single, sheet, filters, help, queues, look }) {

@@ -13,6 +13,8 @@ const REMEMBERED = 16;
 const REFRESH = 20_000;
 /** After an answer the counts of the queues are asked for once it has been quiet for so long. */
 const QUIET = 2500;
+/** An empty queue may still be worked out by the server. */
+const EMPTY = 4000;
 
 /** Where the session is asked for; the pace is that of this browser. @param {string} browser */
 export const sessionAddress = (browser) => `/api/session?${new URLSearchParams({ browser })}`;
@@ -39,6 +41,7 @@ export class Desk extends EventTarget {
     outbox.addEventListener("refused", (event) => {
       this.#trouble(`Not saved: ${/** @type {CustomEvent} */ (event).detail.batch.refusal}`);
     });
+    window.setInterval(() => this.#total() === 0 && !connection.away && this.refresh(), EMPTY);
     window.setInterval(() => document.visibilityState === "visible" && !connection.away && this.refresh(), REFRESH);
   }
 
@@ -147,6 +150,11 @@ export class Desk extends EventTarget {
     } catch (error) {
       if (!(error instanceof Away)) this.#trouble(error.message);
     }
+  }
+
+  /** Questions of the chosen queue, answered or not; null for pictures. */
+  #total() {
+    return this.session.queues.find(({ id }) => id === this.choice.queue)?.total ?? null;
   }
 
   /** Open questions of the chosen queue. */

@@ -70,7 +70,7 @@ function interval(kind) {
   const show = (estimate) => {
     element.dataset.state = estimate ? "known" : "unknown";
     say(value, estimate ? percent(estimate.estimate) : "–");
-    say(note, estimate ? `${percent(estimate.low)} to ${percent(estimate.high)}, ${count(estimate.checked)} checked` : "no label of the model checked");
+    say(note, estimate ? `${percent(estimate.low)} to ${percent(estimate.high)}, ${count(estimate.checked)} checked` : "measured by answers to “Filled in”");
     if (!estimate) return;
     const from = Math.min(LEAST, Math.floor(10 * estimate.low) / 10);
     const at = (share) => String(Math.max(0, Math.min(1, (share - from) / (1 - from))));
