@@ -1,4 +1,4 @@
-"""The ablation at 10 % known labels (table 3), and the share of the gap to all labels that the full method closes.
+"""The ablation at 10 % known labels (table 4), and the share of the gap to all labels that the full method closes.
 
 ``single-rate``: the paper's protocol, everything at its one learning rate, from a random head. ``tuned``: each row at
 its own best learning rate, chosen on a held-out part of the training pictures; from a head trained on the frozen

@@ -55,37 +55,37 @@ class Place:
         return self.out / self.preset.name / job.name
 
 
-def carry_out(job: Job, place: Place, keep: bool = False, wait: bool = False) -> bool:
+def carry_out(job: Job, place: Place, keep: bool = False, needed: bool = False) -> bool:
     """Run a job, or go on with it, unless its result is there or another process has it (then False).
 
     Args:
         job: the job.
         place: data and folders.
-        keep: its run folder stays, as another job needs its model.
-        wait: for another process that has it, rather than to leave it to that one.
+        keep: its run folder stays, as another job will need its model.
+        needed: now, so wait for another process that has the job, and run it again where its folder is gone.
     """
     path = place.result(job)
-    with locked(path, wait) as alone:
+    with locked(path, wait=needed) as alone:
         if not alone:
             return False
-        if path.is_file() and (not keep or (place.run(job) / "summary.json").is_file()):
+        if path.is_file() and (not needed or (place.run(job) / "summary.json").is_file()):
             return True
         record = _carried_out(job, place)
         write_json(path, record)
         for part in ("checkpoints", "best", "rounds"):
             shutil.rmtree(place.run(job) / part, ignore_errors=True)
-        if not keep:
+        if not (keep or needed):
             shutil.rmtree(place.run(job), ignore_errors=True)
         print(f"{job.name}: mAP {record['metrics']['mean_ap']:.2f}, {record['seconds']:.0f} s", flush=True)
     return True
 
 
 def _carried_out(job: Job, place: Place) -> dict[str, Any]:
-    began = time.perf_counter()
     config = place.preset.config(job)
     earlier = [other for other in (place.preset.start(job), job.previous) if other is not None]
     for other in earlier:
-        carry_out(other, place, keep=True, wait=True)
+        carry_out(other, place, needed=True)
+    began = time.perf_counter()
     start = place.preset.start(job)
     if start is not None:
         config = config.replace(model__weights=str(place.run(start) / "last"))

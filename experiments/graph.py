@@ -1,4 +1,4 @@
-"""The label graph: partial-BCE with and without it, against BCE (figure 3), its steps T and what its output reads.
+"""The label graph: partial-BCE with and without it, against BCE (figure 4), its steps T and what its output reads.
 
 With a frozen backbone, each graph is trained for a few more epochs from the head that partial-BCE gave without one;
 the same further epochs without a graph (T = 0) are what it is compared with.

@@ -1,4 +1,4 @@
-"""BCE against partial-BCE (figure 2, second row; the learning-rate figure; the size of the gradient)."""
+"""BCE against partial-BCE (figure 3, second row; the learning-rate figure; the size of the gradient)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The normalisation g: its value at 10 % known labels (figure 4) and gamma over proportions (figure 5).
+"""The normalisation g: its value at 10 % known labels (figure 5) and gamma over proportions (figure 6).
 
 As in the paper, both are measured on a held-out part of the training pictures.
 """

@@ -1,4 +1,4 @@
-"""The setting of Open Images: 1 % of the labels known, unequal per class and image (table of Open Images)."""
+"""The setting of Open Images: 1 % of the labels known, unequal per class and image (table 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labelling strategies at the same number of clean labels (figure 2, first row; tables 1 and of the supplementary)."""
+"""Labelling strategies at the same number of clean labels (figure 3, first row; table 1; supplementary)."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ def test_every_experiment_runs_and_is_rendered(
 
     one = results / "smoke" / f"{jobs[0].name}.json"
     before = one.read_text()
+    shutil.rmtree(tmp_path / "out")
     main(["all", *options])
     assert one.read_text() == before
     assert capsys.readouterr().out == ""  # nothing was run again
