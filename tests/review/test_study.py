@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from experiments.review_study import answers_needed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from experiments.review_study import answers_needed
 
 
 def loop(right, target):
