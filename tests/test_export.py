@@ -143,7 +143,7 @@ def test_command_writes_a_program(folder, tmp_path, capsys):
     words = ("export", folder / "heads", "-o", tmp_path / "m.pt2", "--images", folder / "pictures")
     code, out, _ = run(capsys, *words)
     assert code == 0
-    assert "checked on 20 pictures in batches of 1, 2, 5: scores differ from PyTorch by at most" in out
+    assert "checked on 5 pictures in batches of 1, 2, 5: scores differ from PyTorch by at most" in out
     assert "milliseconds a picture, alone and in a batch of 8: " in out
     stored = {"partlabel": ""}
     torch.export.load(tmp_path / "m.pt2", extra_files=stored)
@@ -157,6 +157,7 @@ def test_command_writes_a_program(folder, tmp_path, capsys):
         (("-o", "{tmp}/m.pt2", "--int8"), "INT8 is for .onnx files"),
         (("-o", "{tmp}/m.onnx", "--labels", "x"), "belong to --int8"),
         (("-o", "{tmp}/m.onnx", "--int8", "--max-loss", "2"), "--max-loss needs --labels"),
+        (("-o", "{tmp}/m.onnx", "--int8", "--max-loss", "-1", "--labels", "x"), "from 0 to 100, not -1"),
     ],
 )
 def test_command_explains_mistakes(words, said, folder, tmp_path, capsys):

@@ -88,7 +88,8 @@ def test_key_holds_weights_preprocessing_and_file_contents(model, paths, tmp_pat
 
 def test_killed_while_filling_goes_on(model, tmp_path, monkeypatch):
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("partlabel.features._BATCH", 2)
+    monkeypatch.setattr("partlabel.features._ON_CPU", 2)
+    monkeypatch.setattr("partlabel.features._NOTED", 32)
     make_pictures(tmp_path / "pictures", 40)
     paths = sorted((tmp_path / "pictures").iterdir())
 
@@ -101,7 +102,7 @@ def test_killed_while_filling_goes_on(model, tmp_path, monkeypatch):
     assert not list((tmp_path / "cache").glob("*.npy"))
     seen = []
     resumed = open_(model, 5, paths, progress=lambda done, total: seen.append(done))
-    assert seen[0] == 34, "16 batches of 2 were stored"
+    assert seen[0] == 34, "32 pictures were stored"
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "other"))
     assert np.array_equal(resumed.array, open_(model, 5, paths).array)
     assert sorted(p.suffix for p in (tmp_path / "cache").iterdir()) == [".lock", ".npy"]
@@ -119,7 +120,7 @@ def test_two_runs_fill_one_cache(model, tmp_path, monkeypatch):
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
     make_pictures(tmp_path / "pictures", 20)
     paths = sorted((tmp_path / "pictures").iterdir())
-    monkeypatch.setattr("partlabel.features._BATCH", 2)
+    monkeypatch.setattr("partlabel.features._ON_CPU", 2)
     inside, filled, second = threading.Event(), [], []
 
     def slow(done, total):

@@ -30,6 +30,10 @@ Progress = Callable[[int, int], None]
 #: pictures are stored decoded up to this size; above it they are decoded anew in each epoch
 PIXEL_CACHE_LIMIT = 8 * 2**30
 _BATCH = 64
+#: the same through a backbone on a CPU; few, so that the maps of a stage stay in its cache (benchmarks/export.py)
+_ON_CPU = 8
+#: after so many pictures it is noted how far the work has come
+_NOTED = 1024
 
 
 def cache_folder() -> Path:
@@ -186,14 +190,15 @@ def _fill(
     if not done:
         done_file.unlink(missing_ok=True)
     array = np.lib.format.open_memmap(partial, "r+" if done else "w+", None if done else kind, None if done else shape)
-    rows = [np.arange(a, min(a + _BATCH, len(images))) for a in range(done, len(images), _BATCH)]
+    size = _ON_CPU if stage and torch.device(device).type == "cpu" else _BATCH
+    rows = [np.arange(a, min(a + size, len(images))) for a in range(done, len(images), size)]
     with torch.inference_mode():
         loader = make_loader(images, [batch.tolist() for batch in rows], workers)
         for batch, (pixels, _) in zip(rows, loader, strict=True):
             array[batch] = _row_values(model, stage, pixels.to(device), flip) if stage else pixels.numpy()
             if progress:
                 progress(int(batch[-1]) + 1, len(images))
-            if batch[0] // _BATCH % 16 == 15:
+            if (batch[-1] + 1) % _NOTED == 0:
                 array.flush()
                 write_text(done_file, str(int(batch[-1]) + 1))
     model.train(was_training)

@@ -59,6 +59,8 @@ def export(
             raise UserError("--labels and --max-loss belong to --int8; any other file gives the scores of the model")
         if max_loss is not None and labels is None:
             raise UserError("--max-loss needs --labels: without known labels there is no mAP")
+        if max_loss is not None and not 0 <= max_loss <= 100:
+            raise UserError(f"--max-loss is in points of mAP, from 0 to 100, not {max_loss:g}")
         from partlabel.model import Model
         from partlabel.onnx_file import OPSET
 
@@ -71,7 +73,7 @@ def export(
             found = asdict(done)
             values, lines = {**found.pop("file"), **found}, _int8_lines(done)
         else:
-            values, lines = _write(model, output, paths[:_FEWEST])
+            values, lines = _write(model, output, paths)
         lines.insert(0, f"{output}: {kind}, {len(model.classes):,} classes, pictures of {model.preprocessing.size} px")
         report({"output": str(output), "opset": opset, "int8": int8, **values}, "\n".join(lines))
 
@@ -81,6 +83,7 @@ def _write(model: Model, output: Path, paths: list[Path]) -> tuple[dict[str, Any
     from partlabel.export import export as write
     from partlabel.images import check
 
+    paths = paths[: max(BATCHES)]
     check(paths).raise_if_bad()
     done = write(model, output, paths)
     lines = [
