@@ -40,7 +40,7 @@ def claims(found: Iterable[Claim]) -> str:
     for claim in found:
         verdict = claim.found.verdict(claim.sign) if claim.sign else "not in the paper"
         rows.append((claim.text, claim.paper or "-", claim.found.difference(), verdict))
-    return table(("claim", "paper", "here, with its 95 % interval", "here"), rows)
+    return table(("claim", "paper", "here, with its 95 % interval", "verdict"), rows)
 
 
 def number(value: float | None, signed: bool = False) -> str:
