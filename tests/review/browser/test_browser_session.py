@@ -186,6 +186,8 @@ def _swipe(page: Page, by: int) -> None:
     for kind, at in (("touchStart", 0), ("touchMove", by // 2), ("touchMove", by), ("touchEnd", None)):
         points = [] if at is None else [{"x": x + at, "y": y}]
         client.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    # A tap right behind a swipe stops the swipe's momentum and reaches no button; no finger is as fast.
+    page.wait_for_timeout(400)
 
 
 def test_a_phone_is_enough(chromium: Browser, watch: Watch, server: Served) -> None:
