@@ -88,7 +88,7 @@ def test_the_grid_saves_all_but_the_clicked_and_undoes_them_together(page: Page,
     for at in (0, 3):
         cells.nth(at).click()
     assert page.locator(".sheet-count").inner_text() == f"{count - 2} yes, 2 no"
-    assert page.locator(".sheet-foot .answer-yes").inner_text().startswith(f"Save {count} answers")
+    assert page.locator(".sheet-foot .answer-main").inner_text().startswith(f"Save {count} answers")
     crossed = {cells.nth(at).get_attribute("title") for at in (0, 3)}
     page.keyboard.press("ArrowRight")
     page.keyboard.press("s")

@@ -84,7 +84,7 @@ export function exportDialog(desk) {
   const warning = el("p", { class: "dialog-note" });
   const result = el("div", { class: "export-result", role: "status" });
   const write = button("Write the file", {
-    class: "answer answer-yes",
+    class: "answer answer-main",
     drawing: "export",
     on: {
       click: async () => {

@@ -28,7 +28,7 @@ export class SheetView {
     this.title = el("h2", { class: "question" });
     this.cells = el("div", { class: "cells", role: "group", "aria-label": "Pictures: press to change the answer" });
     this.counted = el("p", { class: "sheet-count", role: "status" });
-    this.save = button("Save", { class: "answer answer-yes", drawing: "yes", key: "Enter", on: { click: () => this.confirm() } });
+    this.save = button("Save", { class: "answer answer-main", drawing: "yes", key: "Enter", on: { click: () => this.confirm() } });
     this.rests = ["yes", "no"].map((kind) =>
       button(`${WORDS[kind]} to all`, { class: "segment", drawing: kind, "data-kind": kind, title: "All but the clicked ones (A)", on: { click: () => this.turn(kind) } }),
     );
@@ -47,7 +47,7 @@ export class SheetView {
       { class: "choosing", hidden: true },
       el("h2", { class: "blank-title" }, "Which class?"),
       el("p", {}, "The grid shows many pictures of one class. Choose the class, then click the pictures that differ."),
-      button("Choose a class", { class: "answer answer-yes", drawing: "search", key: "C", on: { click: () => filters.focusClass() } }),
+      button("Choose a class", { class: "answer answer-main", drawing: "search", key: "C", on: { click: () => filters.focusClass() } }),
     );
     this.foot = el(
       "div",
