@@ -222,6 +222,31 @@ def test_validation_is_on_known_labels_of_held_out_images(tmp_path, table):
     assert summary["best"]["validation"]["mean_ap"] == best
 
 
+def test_validation_is_on_a_random_sample_only(tmp_path, table):
+    """Labels that partlabel asked for, that a person looked at or that a model gave are no fair measure of it."""
+    for name in table.images.to_pylist():
+        (tmp_path / "pictures" / f"v{name}").write_bytes((tmp_path / "pictures" / name).read_bytes())
+    image, cls = np.nonzero(table.dense())
+    value = table.dense()[image, cls]
+    origin = np.array(["given", "asked", "sampled", "review", "model"])[np.arange(len(image)) % 5]
+    given = np.zeros_like(table.dense())
+    given[image[::5], cls[::5]] = value[::5]
+    mixed = LabelTable.from_dense([f"v{n}" for n in table.images.to_pylist()], CLASSES, given)
+    for name in ("asked", "sampled", "review", "model"):
+        own = origin == name
+        mixed = mixed.with_labels(image[own], cls[own], value[own], origin=name)
+    summary = train(tiny_config(optim__epochs=1), table, tmp_path / "pictures", tmp_path / "run", validation=mixed)
+    scores = partlabel.predict(
+        Model.load(tmp_path / "run", which="last"), [tmp_path / "pictures" / name for name in mixed.images.to_pylist()]
+    )
+    labels = np.zeros_like(table.dense())
+    fair = np.isin(origin, ["given", "sampled"])
+    labels[image[fair], cls[fair]] = value[fair]
+    expected = partlabel.metrics.evaluate(scores, labels)
+    assert summary["last"]["validation"]["mean_ap"] == pytest.approx(expected.mean_ap)
+    assert summary["last"]["validation"]["mean_ap"] != partlabel.metrics.evaluate(scores, mixed.dense()).mean_ap
+
+
 def test_given_validation_table(tmp_path, table):
     other = make_pictures(tmp_path / "pictures2", 4, seed=5)
     for name in other.images.to_pylist():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from partlabel import guarantee
 from partlabel.errors import UserError
-from partlabel.label_holdout import at_random
+from partlabel.label_holdout import random_sample
 from partlabel.labels import LabelTable
 
 SIGNS = {"present": 1, "absent": -1}
@@ -97,7 +97,7 @@ def complete(
         UserError: a precision or confidence outside its range, other classes, or no held-out labels of both signs.
     """
     _check(table, held, precision, confidence)
-    held = held.hide(at_random(held))
+    held = random_sample(held)
     if not ((held.values > 0).any() and (held.values < 0).any()):
         sign = "absent" if (held.values > 0).any() else "present"
         there = f"no {sign} label" if held.num_known else "no label"

@@ -22,6 +22,11 @@ def at_random(table: LabelTable) -> NDArray[np.bool_]:
     return np.isin(table.origin, [ORIGINS.index(name) for name in RANDOM])
 
 
+def random_sample(table: LabelTable) -> LabelTable:
+    """The table with only those labels known that are a random sample."""
+    return table.hide(at_random(table))
+
+
 def hold_out(table: LabelTable, share: float, seed: int) -> tuple[LabelTable, LabelTable]:
     """Put a share of the known labels of each class aside; the pictures stay in both tables.
 

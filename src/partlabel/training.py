@@ -21,6 +21,7 @@ from partlabel.errors import UserError
 from partlabel.features import Source, Stored, open_source, statistics
 from partlabel.held_out import SCORES_FILE, write_scores
 from partlabel.images import flip_draw
+from partlabel.label_holdout import random_sample
 from partlabel.labels import LabelTable
 from partlabel.metrics import Metrics
 from partlabel.model import Model, copy_model
@@ -136,7 +137,7 @@ class _Training:
         self.fabric.barrier()
 
     def _split(self, prepared: Prepared, images: Path, validation: LabelTable | None) -> None:
-        """Rows to train and to validate on; the labels of a model are no truth to measure on."""
+        """Rows to train and to validate on; measured are only labels that are a random sample."""
         everything, config = prepared.table, self.config
         rows = np.arange(everything.num_images)
         self.held_out = np.empty(0, np.int64)
@@ -145,7 +146,7 @@ class _Training:
         self.validation = None
         if validation is not None:
             self.validation = prepare(validation, images, config.images, config.workers, self.report)
-        self.measured = (self.validation.table if self.validation else everything).without_origin("model")
+        self.measured = random_sample(self.validation.table if self.validation else everything)
         self.skipped = prepared.skipped + (self.validation.skipped if self.validation else [])
         self.animated = prepared.animated
         self.split_rows = rows
