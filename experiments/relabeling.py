@@ -112,11 +112,10 @@ def run_finetuned(
     config: Config, known: LabelTable, truth: LabelTable, test: LabelTable, data: Path, run: Path
 ) -> dict[str, Any]:
     """From a head that was trained on the frozen backbone, as in the main job."""
-    head = run.parent / "head"
+    head = Path(config.model.weights)
     if not (head / "summary.json").is_file():
         start = BASE.replace(images__size=128, seed=config.seed)
         train(start, known, data / "images", head, resume=(head / "run.json").is_file())
-    config = config.replace(model__weights=str(head))
     summary = train(config, known, data / "images", run, truth=truth, resume=(run / "run.json").is_file())
     metrics = measure(Model.load(run, which="last"), test, data / "images")
     return record(metrics, rounds=summary["rounds"], seconds=summary["seconds"])
@@ -149,6 +148,8 @@ def main() -> None:
             base = FINETUNED if arguments.kind == "finetuned" else BASE
             config = base.replace(seed=seed, model__graph=arguments.kind == "graph", **change)
             run = arguments.out / f"{arguments.kind}-{seed}" / name.replace(" ", "_")
+            if arguments.kind == "finetuned":
+                config = config.replace(model__weights=str(run.parent / "head"))
             if change:
                 begin(run, run.parent / "none", config)
             work = run_finetuned if arguments.kind == "finetuned" else run_frozen
