@@ -139,8 +139,7 @@ class _Training:
     def _split(self, prepared: Prepared, images: Path, validation: LabelTable | None) -> None:
         """Rows to train and to validate on; measured are only labels that are a random sample."""
         everything, config = prepared.table, self.config
-        rows = np.arange(everything.num_images)
-        self.held_out = np.empty(0, np.int64)
+        rows, self.held_out = np.arange(everything.num_images), np.empty(0, np.int64)
         if validation is None and config.validation > 0:
             rows, self.held_out = everything.split([1 - config.validation, config.validation], config.seed)
         self.validation = None
