@@ -3,7 +3,7 @@
     python -m experiments.relabeling frozen --data ../shared/data/coco-mini --out runs/relabeling
     python -m experiments.relabeling graph          the same with the label graph
     python -m experiments.relabeling finetuned      the best of each kind with the whole network trained
-    python -m experiments.relabeling table          the means over the seeds that are there, as a table
+    python -m experiments.run results               the means over the seeds that are there, in RESULTS.md
 
 Runs that differ in their rounds only share the epochs before the first one: a run goes on from the checkpoint that the
 run without relabelling of the same seed had there, which gives the same result to the bit as training from the start.
@@ -123,7 +123,7 @@ def run_finetuned(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["frozen", "graph", "finetuned", "table"])
+    parser.add_argument("kind", choices=["frozen", "graph", "finetuned"])
     parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-mini"))
     parser.add_argument("--out", type=Path, default=Path("runs/relabeling"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -131,9 +131,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    if arguments.kind == "table":
-        show()
-        return
     whole, test = tables(arguments.data)
     RESULTS.mkdir(parents=True, exist_ok=True)
     checkpoints._KEPT = 100  # one of the run without relabelling is where the others begin
@@ -158,31 +155,6 @@ def main() -> None:
             if change:
                 shutil.rmtree(run / "checkpoints", ignore_errors=True)
             say(seed, name, rows)
-
-
-def show() -> None:
-    """Print means over seeds; metrics relative to no relabelling of the same seed, as in the paper's table."""
-    for kind in ("frozen", "graph", "finetuned"):
-        seeds = [json.loads(path.read_text()) for path in sorted(RESULTS.glob(f"{kind}-*.json"))]
-        if not seeds:
-            continue
-        print(f"\n| {kind} | seeds | mAP | 0-1 | macro-F1 | micro-F1 | label prop. | TP | TN | present right |")
-        print("|---|---|---|---|---|---|---|---|---|---|")
-        for name in jobs(kind):
-            rows = [(rows[name], rows["none"]) for rows in seeds if name in rows]
-            if not rows:
-                continue
-            cells = []
-            for key in METRICS:
-                found = [row[key] - (0 if name == "none" else none[key]) for row, none in rows]
-                cells.append(f"{np.mean(found):+.2f}" if name != "none" else f"{np.mean(found):.2f}")
-            last = [row["rounds"][-1] for row, _ in rows if row["rounds"]]
-            shares = [[entry["label_proportion"] for entry in last]]
-            for key in ("true_positive_rate", "true_negative_rate", "accuracy_present"):
-                shares.append([entry["truth"]["all_rounds"][key] for entry in last])
-            known = [[value for value in values if value is not None] for values in shares]
-            cells += [f"{100 * np.mean(values):.2f}" if values else "-" for values in known]
-            print(f"| {name} | {len(rows)} | {' | '.join(cells)} |")
 
 
 def say(seed: int, name: str, rows: dict[str, Any]) -> None:
