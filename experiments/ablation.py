@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from experiments.jobs import Job, Labels
 from experiments.presets import Preset
-from experiments.reading import NAMES, Results, Sample
-from experiments.rendering import Claim, claims, number, table, words
+from experiments.reading import NAMES, Claim, Results, Sample
+from experiments.rendering import claims, number, table, words
 
 TENTH = Labels("partial", 0.1)
 PROTOCOLS = ("single-rate", "tuned")
@@ -129,4 +129,4 @@ def render(results: Results) -> str:
         found.append(Claim(f"{protocol}: full method - BCE, mAP", results.paired(full, low), 1, "+4.25"))
     shares = [(protocol, "60", str(gap_closed(results, protocol))) for protocol in PROTOCOLS]
     gap = table(("share of the gap closed, %", "paper (its protocol)", "here"), shares)
-    return "\n\n".join([*parts, gap, claims(found)])
+    return "\n\n".join([*parts, gap, claims(results, found)])

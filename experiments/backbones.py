@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from experiments.jobs import Job, Labels, labels
 from experiments.presets import Preset
-from experiments.reading import Results
-from experiments.rendering import Claim, claims, number, table, words
+from experiments.reading import Claim, Results
+from experiments.rendering import claims, number, table, words
 
 SHARES = (0.1, 0.4, 1.0)
 LOSSES = ("bce", "partial-bce")
@@ -98,7 +98,7 @@ def render(results: Results) -> str:
         (
             words(CLAIM),
             table(("mAP", "labels", *(f"{100 * share:g} %" for share in SHARES)), rows),
-            claims(found),
+            claims(results, found),
             "Pooling of the same frozen backbone, mAP:",
             _pooling_part(results),
         )

@@ -7,8 +7,8 @@ from dataclasses import replace
 from experiments.graph import of_graph
 from experiments.jobs import Job, labels
 from experiments.presets import Preset
-from experiments.reading import NAMES, Results
-from experiments.rendering import Claim, claims, table, words
+from experiments.reading import NAMES, Claim, Results
+from experiments.rendering import claims, table, words
 
 SHARES = (0.1, 0.3, 0.6)
 
@@ -49,4 +49,4 @@ def render(results: Results) -> str:
             ]
             found.append(Claim("final - BCE partial, mAP at 10 %", results.paired(full, partial), 1))
             found.append(Claim("final - BCE partial, 0-1 at 10 %", results.paired(full, partial, "zero_one"), 1))
-    return "\n\n".join((words(CLAIM), table(("known", "model", *NAMES.values()), rows), claims(found)))
+    return "\n\n".join((words(CLAIM), table(("known", "model", *NAMES.values()), rows), claims(results, found)))

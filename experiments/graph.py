@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from experiments.jobs import Job, labels
 from experiments.presets import Preset
-from experiments.reading import Results, Sample
-from experiments.rendering import Claim, claims, lines, table, words
+from experiments.reading import Claim, Results, Sample
+from experiments.rendering import claims, lines, table, words
 
 SHARES = (0.1, 0.4, 1.0)
 STEPS = (0, 1, 2, 3, 4)
@@ -72,6 +72,6 @@ def render(results: Results) -> str:
             words(CLAIM),
             lines(results, "graph", gains, "known labels, %", "mAP - that of BCE, points", zero=True),
             table(("mAP", *(f"{100 * share:g} %" for share in SHARES)), rows),
-            claims(found),
+            claims(results, found),
         )
     )

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from experiments.jobs import Job, Labels, labels
 from experiments.presets import Preset
-from experiments.reading import NAMES, Results, Sample
-from experiments.rendering import Claim, claims, lines, table, words
+from experiments.reading import NAMES, Claim, Results, Sample
+from experiments.rendering import claims, lines, table, words
 from experiments.strategies import SHARES
 
 LOSSES = ("bce", "partial-bce")
@@ -138,7 +138,7 @@ def _sweep_part(results: Results) -> list[str]:
     return [
         lines(results, "losses", losses_over, "known labels, %", "mAP on test pictures"),
         lines(results, "losses-gain", gains, "known labels, %", "partial-BCE - BCE, points", zero=True),
-        claims(found),
+        claims(results, found),
         "At one learning rate and weight decay, all metrics:",
         table(("loss", "metric", *(f"{100 * share:g} %" for share in SHARES)), rows),
     ]
@@ -170,7 +170,7 @@ def _gradient_part(results: Results) -> list[str]:
         found.append(Claim(f"{name}: partial-BCE - BCE, equal steps", _pair(results, partial, same_step(partial)), 1))
     return [
         words(GRADIENT),
-        claims(found),
+        claims(results, found),
         table(("proportions", "loss", *list(NAMES.values())[:4]), rows),
     ]
 
@@ -198,7 +198,7 @@ def _tuning_part(results: Results) -> list[str]:
             results, "learning-rate", series, "learning rate, times the preset's", "mAP, held-out pictures", log=True
         ),
         table(("loss, known", "best", *list(NAMES.values())[:4]), rows),
-        claims([Claim("10 %, each at its best: partial-BCE - BCE, mAP", results.paired(partial, plain), 1)]),
+        claims(results, [Claim("10 %, each at its best: partial-BCE - BCE, mAP", results.paired(partial, plain), 1)]),
     ]
 
 

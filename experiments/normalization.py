@@ -9,8 +9,8 @@ from itertools import product
 
 from experiments.jobs import Job, Labels, labels
 from experiments.presets import Preset
-from experiments.reading import Results, Sample
-from experiments.rendering import Claim, claims, lines, table, words
+from experiments.reading import Claim, Results, Sample
+from experiments.rendering import claims, lines, table, words
 
 VALUES = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 GAMMAS = (3.0, 2.0, 1.0, 0.5, -0.5, -1.0)
@@ -88,6 +88,6 @@ def render(results: Results) -> str:
             table([f"g(0.1) = {value:g}" for value in VALUES], [[str(sample) for _, sample in by_value]]),
             lines(results, "gamma", by_gamma, "known labels, %", "mAP, held-out pictures"),
             table(("gamma", *(f"{100 * share:g} %" for share in SHARES[1:]), "uneven"), rows),
-            claims(found),
+            claims(results, found),
         )
     )

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from experiments.jobs import Job, Labels
 from experiments.presets import Preset
-from experiments.reading import Results
-from experiments.rendering import Claim, claims, table, words
+from experiments.reading import Claim, Results
+from experiments.rendering import claims, table, words
 
 #: the data set itself has such labels; everywhere else they are drawn
 VERIFIED = Labels("verified", 0.01)
@@ -75,4 +75,4 @@ def render(results: Results) -> str:
     found.append(Claim("partial-BCE - BCE, each at its best rate", results.paired(partial, plain), 1))
     found.append(Claim("graph - none, further epochs alike", results.paired(graph[3], graph[0]), 1, "+0.31"))
     header = ("loss", "rate", "mAP, held-out pictures", "mAP, test pictures")
-    return "\n\n".join((words(CLAIM), table(header, rows), claims(found)))
+    return "\n\n".join((words(CLAIM), table(header, rows), claims(results, found)))

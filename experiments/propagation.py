@@ -23,8 +23,8 @@ from sklearn.semi_supervised import LabelSpreading
 from experiments import known_labels
 from experiments.carry_out import Place, metrics_record
 from experiments.jobs import Job, labels, locked, where
-from experiments.reading import Results
-from experiments.rendering import Claim, claims, table, words
+from experiments.reading import Claim, Results
+from experiments.rendering import claims, table, words
 from partlabel import Model
 from partlabel.features import Stored, open_source
 from partlabel.metrics import evaluate
@@ -176,5 +176,10 @@ def render(results: Results) -> str:
         text = f"partial-BCE on the frozen head - label spreading, {100 * share:g} %"
         found.append(Claim(text, results.paired(head, spreading), 1))
     setting = f"Chosen: {best.base.replace('spreading-k', 'k = ').replace('-alpha', ', alpha = ')}." if best else ""
-    parts = (words(CLAIM), setting, table(("known", "label spreading", "BCE", "partial-BCE"), rows), claims(found))
+    parts = (
+        words(CLAIM),
+        setting,
+        table(("known", "label spreading", "BCE", "partial-BCE"), rows),
+        claims(results, found),
+    )
     return "\n\n".join(part for part in parts if part)

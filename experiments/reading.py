@@ -73,6 +73,16 @@ class Sample:
         return "agrees" if self.mean * agrees_if > 0 else "differs"
 
 
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper that a difference decides: ``sign`` is the one it claims, 0 where the paper has none."""
+
+    text: str
+    found: Sample
+    sign: int = 1
+    paper: str = ""
+
+
 class Results:
     """The JSON files of one preset."""
 
@@ -80,6 +90,7 @@ class Results:
         self.folder, self.preset = folder, preset
         self._read: dict[Job, dict[str, Any] | None] = {}
         self.used: dict[str, dict[str, Any]] = {}
+        self.claimed: list[Claim] = []
 
     def get(self, job: Job) -> dict[str, Any] | None:
         """The record of a job, or None; what is read is noted in ``used``."""

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
 from matplotlib.figure import Figure
 
-from experiments.reading import MISSING, Results, Sample
+from experiments.reading import MISSING, Claim, Results, Sample
 
 COLORS = ("#0b6e4f", "#c1440e", "#35618f", "#8a6d1d", "#6b4c9a", "#444444")
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper that a difference decides: ``sign`` is the one it claims, 0 where the paper has none."""
-
-    text: str
-    found: Sample
-    sign: int = 1
-    paper: str = ""
 
 
 def words(text: str) -> str:
@@ -34,10 +23,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def claims(found: Iterable[Claim]) -> str:
-    """Claims with the paired differences over seeds and whether the 95 % interval has the sign of the paper."""
+def claims(results: Results, found: Iterable[Claim]) -> str:
+    """Claims with the paired differences over seeds and whether the 95 % interval has the sign of the paper.
+
+    They are noted in ``results.claimed`` for the summary.
+    """
     rows = []
     for claim in found:
+        results.claimed.append(claim)
         verdict = claim.found.verdict(claim.sign) if claim.sign else "not in the paper"
         rows.append((claim.text, claim.paper or "-", claim.found.difference(), verdict))
     return table(("claim", "paper", "here, with its 95 % interval", "verdict"), rows)

@@ -20,8 +20,8 @@ from experiments import (
     seeds,
     strategies,
 )
-from experiments.reading import Results
-from experiments.rendering import report_folder, words
+from experiments.reading import Claim, Results
+from experiments.rendering import number, report_folder, words
 from partlabel.storage import write_text
 
 #: title, command, renderer
@@ -49,6 +49,8 @@ wide; and with many claims, one in twenty is wrong by chance. Made by `python -m
 `experiments/results`; change nothing here."""
 PAPER_PROTOCOL = """On another machine, the same files run the paper's protocol: `python -m experiments.run strategies
 --preset paper --dataset coco --data FOLDER` (also voc2007, nuswide, openimages, or tables of `partlabel import`)."""
+SUMMARY = """Each line names a difference whose sign the paper claims, with its mean here; the sections below give its
+interval and the paper's value. Claims of one section are not independent, so their number says little."""
 OTHER = """The tables and figures of Durand, Mehrasa, Mori, *Learning a Deep ConvNet for Multi-label Classification
 with Partial Labels* (CVPR 2019), run again with the preset {preset}. `±` is the standard deviation over seeds;
 intervals are 95 % intervals (Student's t) of differences of pairs with the same seed."""
@@ -72,17 +74,51 @@ def _how(results: Results, command: str) -> str:
     )
 
 
+#: begin of a verdict -> what is said of the claims with it
+VERDICTS = {
+    "agrees": "The paper's claim holds",
+    "differs": "The contrary holds",
+    "undecided": "Undecided, as the interval holds 0",
+    "one seed": "One seed only",
+    "not measured": "Not measured",
+}
+
+
+def summary(claimed: dict[str, list[Claim]]) -> str:
+    """The claims of the paper by verdict, those of one section after its title."""
+    parts = []
+    for begin, title in VERDICTS.items():
+        found = {
+            section: [claim for claim in claims if claim.sign and claim.found.verdict(claim.sign).startswith(begin)]
+            for section, claims in claimed.items()
+        }
+        count = sum(len(claims) for claims in found.values())
+        if not count:
+            continue
+        lines = [f"**{title}** ({count}):", ""]
+        for section, claims in found.items():
+            if claims:
+                own = (f"{c.text}" + (f" ({number(c.found.mean, True)})" if c.found.values else "") for c in claims)
+                lines.append(f"- {section.partition(' (')[0]}: {'; '.join(own)}")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
 def text(results: Results) -> str:
     """The whole file."""
     introduction = INTRODUCTION if results.preset.name == "frozen" else OTHER
     parts = ["# Results", words(introduction.format(preset=results.preset.name))]
     if results.preset.name == "frozen":
         parts.append(words(PAPER_PROTOCOL))
+    sections, claimed = [], {}
     for title, command, render in SECTIONS:
         results.used.clear()
-        parts += [f"## {title}", render(results)]
+        results.claimed.clear()
+        sections += [f"## {title}", render(results)]
         if command:
-            parts.append(_how(results, command))
+            sections.append(_how(results, command))
+        claimed[title] = list(results.claimed)
+    parts += ["## Which claims hold here", words(SUMMARY), summary(claimed), *sections]
     return "\n\n".join(parts) + "\n"
 
 

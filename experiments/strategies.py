@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from experiments.jobs import ASKED, Job, Labels, labels
 from experiments.presets import Preset
-from experiments.reading import NAMES, Results, Sample
-from experiments.rendering import Claim, claims, lines, number, table, words
+from experiments.reading import NAMES, Claim, Results, Sample
+from experiments.rendering import claims, lines, number, table, words
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 #: below one half, noisy labels say mostly the opposite; the paper leaves them out too
@@ -145,7 +145,7 @@ def render(results: Results) -> str:
             ),
             "mAP by share of clean labels, % (mean ± deviation over seeds):",
             table(("strategy", *(f"{100 * share:g}" for share in SHARES)), rows),
-            claims(_claims(results)),
+            claims(results, _claims(results)),
             "One present label for each image, the others called absent (noisy+), all metrics:",
             table(("labels", *NAMES.values()), metrics),
             "The other metrics (the paper has them as plots):",

@@ -12,8 +12,9 @@ from experiments.datasets import open_dataset
 from experiments.jobs import ASKED, Job, Labels, locked, result_file
 from experiments.losses import mean_over_known, same_step
 from experiments.presets import FROZEN_PRESET, PAPER_PRESET, PRESETS, SMOKE_PRESET, Preset
-from experiments.reading import Results, Sample
-from experiments.rendering import Claim, claims
+from experiments.reading import Claim, Results, Sample
+from experiments.rendering import claims
+from experiments.report import summary
 from experiments.run import EXPERIMENTS, listed, main
 
 from partlabel import LabelTable, simulate
@@ -139,9 +140,29 @@ def test_verdicts() -> None:
     assert Sample((1.0,)).verdict() == "one seed, which agrees"
     assert str(Sample(())) == "not run here"
     assert str(Sample((1.0, 2.0))) == "1.50 ± 0.71"
-    assert "| gain | +3.16 | +2.00 (one seed) | one seed, which agrees |" in claims(
-        [Claim("gain", Sample((2.0,)), 1, "+3.16")]
-    )
+
+
+def test_claims_are_shown_and_summarised_by_verdict(tmp_path: Path) -> None:
+    results = Results(tmp_path, SMOKE_PRESET)
+    found = [
+        Claim("gain", Sample((2.0,)), 1, "+3.16"),
+        Claim("loss", Sample((1.0, 1.1, 0.9)), -1),
+        Claim("no claim", Sample((1.0, 1.1, 0.9)), 0),
+        Claim("to come", Sample(())),
+    ]
+    assert "| gain | +3.16 | +2.00 (one seed) | one seed, which agrees |" in claims(results, found)
+    assert results.claimed == found
+    text = summary({"Section (table 1)": found, "Other": [Claim("more", Sample((1.0, 1.1, 0.9)))]})
+    assert text.split("\n\n") == [
+        "**The paper's claim holds** (1):",
+        "- Other: more (+1.00)",
+        "**The contrary holds** (1):",
+        "- Section: loss (+1.00)",
+        "**One seed only** (1):",
+        "- Section: gain (+2.00)",
+        "**Not measured** (1):",
+        "- Section: to come",
+    ]
 
 
 def test_a_strangers_coco_and_tables_are_read(tmp_path: Path) -> None:

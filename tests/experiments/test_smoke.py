@@ -46,7 +46,7 @@ def test_every_experiment_runs_and_is_rendered(
 
     main(["results", "--preset", "smoke", "--results", str(results)])
     text = (results / "RESULTS-smoke.md").read_text()
-    assert text.count("\n## ") == 11
+    assert text.count("\n## ") == 12
     value = json.loads(before)["metrics"]["mean_ap"]
     assert f"{value:.2f}" in text
     for picture in ("strategies", "losses", "gamma", "graph", "learning-rate"):
