@@ -53,6 +53,7 @@ def test_majority_and_its_tie(tmp_path):
     assert table.dense().tolist() == [[1, 0]]
     assert [(c.class_name, c.settled) for c in report.conflicts] == [("cat", "present"), ("dog", "unknown")]
     assert [place.rsplit(":", 1)[1] for place in report.conflicts[0].places] == ["2 present", "3 absent", "4 present"]
+    assert (table.history[0]["conflicts"], table.history[0]["settled"]) == ("majority", 2)
 
 
 def test_all_contradictions_are_listed(tmp_path):

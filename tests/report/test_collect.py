@@ -263,12 +263,17 @@ def test_labels_spent(runs):
 def test_contradictions_and_imports_are_told(tmp_path):
     trained = LabelTable.from_pairs(
         ["a", "b"], CLASSES, [0, 0, 1], [0, 0, 1], [1, -1, 1], duplicates="present",
-        history=[{"operation": "import", "source": "x.csv", "not_listed": "absent", "options": {}}],
+        history=[
+            {"operation": "import", "source": "x.csv", "not_listed": "absent", "conflicts": "unknown", "settled": 3}
+        ],
     )  # fmt: skip
     make_run(tmp_path / "run", None, None, trained=trained)
     data = one(tmp_path, "run")["data"]
     assert data["not_listed"] == ["absent"]
-    assert data["conflicts"] == ["1 label was stated twice in different ways; settled as present."]
+    assert data["conflicts"] == [
+        "3 labels were both present and absent in x.csv; settled as unknown.",
+        "1 label was stated twice in different ways; settled as present.",
+    ]
 
 
 def test_what_is_refused(runs, tmp_path):

@@ -108,6 +108,8 @@ def assemble(
                 "format": report.format,
                 "source": report.source,
                 "not_listed": not_listed,
+                "conflicts": conflicts,
+                "settled": len(report.conflicts),
                 "options": dict(options or {}),
             }
         ],

@@ -80,13 +80,9 @@ def _conflicts(history: Iterable[Mapping[str, Any]]) -> list[str]:
             said.append(f"{_were(settled)} stated twice in different ways; settled as {record['policy']}.")
         elif name == "merge" and settled:
             said.append(f"{_were(settled)} different in merged tables; settled as {record['conflicts']}.")
-        elif name == "import":
-            policy = dict(record.get("options") or {}).get("conflicts")
-            if policy not in (None, "error"):
-                said.append(
-                    f"Contradictions in {record.get('source')} were settled as {policy}; "
-                    "the import said how many there were."
-                )
+        elif name == "import" and settled:
+            source = record["source"]
+            said.append(f"{_were(settled)} both present and absent in {source}; settled as {record['conflicts']}.")
     return said
 
 
