@@ -28,9 +28,12 @@ def jobs(preset: Preset, results: Results) -> list[Job]:
 
 
 CLAIM = """Paper: the final model is better than BCE on partial and than BCE on dense labels for most metrics; its 0-1
-is much better than that of dense labels, whose overall precision it does not reach, and whose recall it surpasses by
-far (plots only). Here the final model is partial-BCE, then 6 more epochs with the graph and two rounds of relabelling
-by uncertainty (theta 0.3, 20 passes of dropout), on a frozen backbone."""
+is much better than that of dense labels, whose overall precision it does not reach, and whose overall recall it
+surpasses by far (plots; the paper's numbers here are differences of tables 4 and 6). Here the final model is
+partial-BCE, then 6 more epochs with the graph, dropout 0.5 and two rounds of relabelling by uncertainty (theta 0.3, 20
+passes of dropout), on a frozen backbone. The baselines have neither the further epochs nor dropout."""
+#: less BCE on dense labels at 10 %: 76.40 of table 4 - 65.22 of table 6
+PAPER = {"mean_ap": "+11.18"}
 SIGNS = {"mean_ap": 1, "zero_one": 1, "macro_f1": 1, "micro_f1": 1, "ov_precision": -1, "ov_recall": 1}
 
 
@@ -44,9 +47,10 @@ def render(results: Results) -> str:
             rows.append((f"{100 * share:g} %", name, *(str(results.sample(jobs_of, metric)) for metric in NAMES)))
         if share == SHARES[0]:
             found += [
-                Claim(f"final - BCE dense, {NAMES[m]} at 10 %", results.paired(full, dense, m), sign)
+                Claim(f"final - BCE dense, {NAMES[m]} at 10 %", results.paired(full, dense, m), sign, PAPER.get(m, ""))
                 for m, sign in SIGNS.items()
             ]
-            found.append(Claim("final - BCE partial, mAP at 10 %", results.paired(full, partial), 1))
-            found.append(Claim("final - BCE partial, 0-1 at 10 %", results.paired(full, partial, "zero_one"), 1))
+            found.append(Claim("final - BCE partial, mAP at 10 %", results.paired(full, partial), 1, "+4.25"))
+            exact = results.paired(full, partial, "zero_one")
+            found.append(Claim("final - BCE partial, 0-1 at 10 %", exact, 1, "+10.08"))
     return "\n\n".join((words(CLAIM), table(("known", "model", *NAMES.values()), rows), claims(results, found)))

@@ -40,9 +40,10 @@ def jobs(preset: Preset, results: Results) -> list[Job]:
 
 CLAIM = """Paper: g(0.1) = 1, which is BCE, is worst; 3 to 50 are alike, with the best about 20; larger values are
 worse. With g(0.1) = 5, gamma = 1 is better than gamma = -1, and gamma = 3 is better than -1 at large proportions but
-slightly worse at small ones. (The paper has plots only.) At 10 % known labels in each image, gamma makes no
-difference: g(0.1) is fixed. So the last column has proportions that differ between images, from 1 % to 100 % with
-mean 10 %."""
+slightly worse at small ones. (The paper has plots only.) All numbers of this section are mAP on held-out training
+pictures with all their labels, as in the paper: here a fifth of 8,000, there about 5k of 83k. At 10 % known labels in
+each image, gamma makes no difference: g(0.1) is fixed. So the last column, which the paper does not have, has
+proportions that differ between images, from 1 % to 100 % with mean 10 %."""
 
 
 def _values(results: Results, value: float) -> list[Job]:
@@ -73,13 +74,15 @@ def render(results: Results) -> str:
 
     found = [
         Claim("g(0.1) = 20 - g(0.1) = 1", results.paired(_values(results, 20.0), _values(results, 1.0)), 1),
-        Claim("g(0.1) = 20 - g(0.1) = 5", results.paired(_values(results, 20.0), _values(results, 5.0)), 1),
+        # the paper calls the values from 3 to 50 similar
+        Claim("g(0.1) = 20 - g(0.1) = 5", results.paired(_values(results, 20.0), _values(results, 5.0)), 0),
         Claim("g(0.1) = 50 - g(0.1) = 100", results.paired(_values(results, 50.0), _values(results, 100.0)), 1),
     ]
     found += [
-        Claim(f"gamma 1 - gamma -1, {name}", gamma_difference(1.0, -1.0, chosen), 1)
-        for name, chosen in (("20 %", columns[0]), ("80 %", columns[2]), ("uneven", UNEVEN))
+        Claim(f"gamma 1 - gamma -1, {name}", gamma_difference(1.0, -1.0, chosen), sign)
+        for name, chosen, sign in (("20 %", columns[0], 1), ("80 %", columns[2], 1), ("uneven", UNEVEN, 0))
     ]
+    found.append(Claim("gamma 3 - gamma -1, 20 %", gamma_difference(3.0, -1.0, columns[0]), -1))
     found.append(Claim("gamma 3 - gamma -1, 80 %", gamma_difference(3.0, -1.0, columns[2]), 1))
     return "\n\n".join(
         (

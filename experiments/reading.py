@@ -66,6 +66,8 @@ class Sample:
         """Whether the difference has the sign that the paper claims, by the 95 % interval."""
         if not self.values:
             return "not measured"
+        if len(self.values) > 1 and not any(self.values):
+            return "equal in each seed"
         if len(self.values) == 1:
             return f"one seed, which {'agrees' if self.mean * agrees_if > 0 else 'differs'}"
         if abs(self.mean) <= self.half_width:

@@ -26,13 +26,15 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def claims(results: Results, found: Iterable[Claim]) -> str:
     """Claims with the paired differences over seeds and whether the 95 % interval has the sign of the paper.
 
+    Where the paper gives no number, its column has the claimed sign in words.
     They are noted in ``results.claimed`` for the summary.
     """
     rows = []
     for claim in found:
         results.claimed.append(claim)
-        verdict = claim.found.verdict(claim.sign) if claim.sign else "not in the paper"
-        rows.append((claim.text, claim.paper or "-", claim.found.difference(), verdict))
+        verdict = claim.found.verdict(claim.sign) if claim.sign else "no claim of the paper"
+        claimed = claim.paper or {1: "higher", -1: "lower"}.get(claim.sign, "-")
+        rows.append((claim.text, claimed, claim.found.difference(), verdict))
     return table(("claim", "paper", "here, with its 95 % interval", "verdict"), rows)
 
 

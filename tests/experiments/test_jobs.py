@@ -136,6 +136,7 @@ def test_differences_are_paired_and_their_interval_is_students(tmp_path: Path) -
 def test_verdicts() -> None:
     assert Sample((1.0, 1.1, 0.9)).verdict() == "agrees"
     assert Sample((1.0, 1.1, 0.9)).verdict(-1) == "differs"
+    assert Sample((0.0, 0.0)).verdict() == "equal in each seed"
     assert Sample(()).verdict() == "not measured"
     assert Sample((1.0,)).verdict() == "one seed, which agrees"
     assert str(Sample(())) == "not run here"
