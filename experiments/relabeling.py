@@ -5,6 +5,12 @@
     python -m experiments.relabeling finetuned      the best of each kind with the whole network trained
     python -m experiments.run results               the means over the seeds that are there, in RESULTS.md
 
+The paper's protocol, on a machine with a GPU (the paper's data set is VOC 2007):
+
+    python -m experiments.relabeling paper --dataset voc2007 --data VOCdevkit/VOC2007
+    python -m experiments.relabeling paper-plain --dataset voc2007 --data VOCdevkit/VOC2007   without the graph
+    python -m experiments.run results --preset paper
+
 Runs that differ in their rounds only share the epochs before the first one: a run goes on from the checkpoint that the
 run without relabelling of the same seed had there, which gives the same result to the bit as training from the start.
 
@@ -19,20 +25,25 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-import numpy as np
 import torch
 
-from experiments.frozen import pooled, record
-from experiments.main_job import FROZEN, TUNED, tables
-from partlabel import Config, LabelTable, Model, checkpoints, simulate, train
+from experiments.carry_out import scores_of
+from experiments.datasets import DATASETS, Dataset, open_dataset
+from experiments.frozen import record
+from experiments.jobs import RESULTS
+from experiments.main_job import FROZEN, TUNED
+from experiments.presets import SMOKE_PRESET
+from partlabel import Config, Model, checkpoints, simulate, train
+from partlabel.errors import UserError
 from partlabel.metrics import evaluate
-from partlabel.scoring import measure
 from partlabel.storage import write_json
 
-RESULTS = Path(__file__).parent / "results" / "relabeling"
 KNOWN = 0.1
 #: name in the paper -> (strategy, thetas of its table); the last two are not in the paper
 STRATEGIES: dict[str, tuple[str, tuple[float | None, ...]]] = {
@@ -46,37 +57,72 @@ STRATEGIES: dict[str, tuple[str, tuple[float | None, ...]]] = {
     "[e] of probabilities": ("uncertainty", (0.001, 0.003, 0.01)),
 }
 HEADS = 3
-#: passes of Monte-Carlo dropout with the graph, which has to run in each of them; 50 without it
-GRAPH_SAMPLES = 20
 METRICS = ("map80", "zero_one", "macro_f1", "micro_f1")
 BASE = FROZEN.replace(model__dropout=0.5)
-#: pictures, epochs and size of the fine-tuned runs
-PICTURES = 3000
-FINETUNED = TUNED.replace(images__size=128, loss__name="partial-bce", optim__epochs=6)
+PAPER = Config.preset("paper").replace(validation=0.0, model__dropout=0.5)
+TUNED_BASE = TUNED.replace(images__size=128, loss__name="partial-bce", optim__epochs=6)
 
 
-def jobs(kind: str) -> dict[str, dict[str, Any]]:
+@dataclass(frozen=True)
+class Kind:
+    """What the runs of one table have in common.
+
+    Attributes:
+        config: of the run without relabelling.
+        before: epochs of the two rounds.
+        only: the runs that are made; empty for all of ``STRATEGIES``.
+        samples: passes of Monte-Carlo dropout; fewer with the graph on two cores, as it has to run in each of them.
+        head: of the training on the frozen backbone that a run starts from, where there is one.
+        pictures: only the first so many.
+        dataset: the data set where none is named.
+    """
+
+    config: Config
+    before: tuple[int, int] = (10, 15)
+    only: tuple[str, ...] = ()
+    samples: int = 50
+    head: Config | None = None
+    pictures: int | None = None
+    dataset: str = "coco-mini"
+
+
+KINDS = {
+    "frozen": Kind(BASE),
+    "graph": Kind(BASE.replace(model__graph=True), samples=20),
+    "finetuned": Kind(
+        TUNED_BASE,
+        before=(4, 5),
+        only=("2 steps", "[a] score threshold 2", "[e] uncertainty 0.3"),
+        head=BASE.replace(images__size=128),
+        pictures=3000,
+    ),
+    "paper": Kind(PAPER.replace(model__graph=True), dataset="voc2007"),
+    "paper-plain": Kind(PAPER, dataset="voc2007"),
+    "smoke": Kind(
+        SMOKE_PRESET.bases["continued"].config.replace(loss__name="partial-bce"),
+        before=(2, 2),
+        only=("2 steps", "[d] ensemble 2", "[e] uncertainty 0.3"),
+        dataset="digits",
+    ),
+}
+
+
+def jobs(kind: Kind) -> dict[str, dict[str, Any]]:
     """Name of each run of a seed -> changes of its configuration; the first is the one without relabelling."""
     found: dict[str, dict[str, Any]] = {"none": {}}
-    chosen = STRATEGIES
-    before = [10, 15]
-    if kind == "finetuned":
-        chosen = {
-            "2 steps": ("all-at-once", (None,)),
-            "[a] score threshold": ("score-threshold", (2.0,)),
-            "[e] uncertainty": ("uncertainty", (0.3,)),
-        }
-        before = [4, 5]
-    for name, (strategy, thetas) in chosen.items():
+    for family, (strategy, thetas) in STRATEGIES.items():
         for theta in thetas:
-            change = {"relabel__before": before, "relabel__strategy": strategy, "relabel__theta": theta}
-            if name.startswith("[d]"):
+            name = family if theta is None else f"{family} {theta:g}"
+            if kind.only and name not in kind.only:
+                continue
+            change = {"relabel__before": list(kind.before), "relabel__strategy": strategy, "relabel__theta": theta}
+            if family == "[d] ensemble":
                 change["model__heads"] = HEADS
-            if kind == "graph" and strategy == "uncertainty":
-                change["relabel__samples"] = GRAPH_SAMPLES
-            if name == "[e] of probabilities":
+            if strategy == "uncertainty":
+                change["relabel__samples"] = kind.samples
+            if family == "[e] of probabilities":
                 change["relabel__measure"] = "probability-variance"
-            found[name if theta is None else f"{name} {theta:g}"] = change
+            found[name] = change
     return found
 
 
@@ -97,64 +143,58 @@ def begin(run: Path, none: Path, config: Config) -> None:
     write_json(run / "run.json", {**identity, "config": theirs})
 
 
-def run_frozen(config: Config, known: LabelTable, truth: LabelTable, test: LabelTable, data: Path, run: Path) -> dict:
-    folder = data / "images"
-    summary = train(config, known, folder, run, truth=truth, resume=(run / "run.json").is_file())
-    model = Model.load(run, which="last")
-    source = pooled(model, [folder / name for name in test.images.to_pylist()], flip=False)
-    batches = [np.arange(a, min(a + 512, test.num_images)) for a in range(0, test.num_images, 512)]
-    with torch.inference_mode():
-        scores = [model(batch, model.backbone.num_stages) for batch in source.batches(batches, None)]
-    return record(evaluate(torch.cat(scores), test.dense()), rounds=summary["rounds"], seconds=summary["seconds"])
+def carry_out(name: str, kind: Kind, seed: int, dataset: Dataset, folder: Path) -> dict[str, Any]:
+    """Train one run and measure it on the test pictures; the runs of a seed lie in one folder."""
+    whole = dataset.train
+    truth = whole.table if kind.pictures is None else whole.table.select(slice(0, kind.pictures))
+    known = simulate.partial(truth, KNOWN, seed)
+    run = folder / name.replace(" ", "_")
+    config = kind.config.replace(seed=seed, **jobs(kind)[name])
+    if kind.head is not None:
+        head = folder / "head"
+        config = config.replace(model__weights=str(head))
+        if not (head / "summary.json").is_file():
+            train(kind.head.replace(seed=seed), known, whole.folder, head, resume=(head / "run.json").is_file())
+    if name != "none":
+        begin(run, folder / "none", config)
+    summary = train(config, known, whole.folder, run, truth=truth, resume=(run / "run.json").is_file())
+    scores = scores_of(Model.load(run, which="last"), config, dataset.test.paths, train=False)
+    metrics = evaluate(scores, dataset.test.table.dense())
+    if name != "none":
+        shutil.rmtree(run / "checkpoints", ignore_errors=True)
+    return record(metrics, rounds=summary["rounds"], seconds=summary["seconds"], dataset=dataset.name)
 
 
-def run_finetuned(
-    config: Config, known: LabelTable, truth: LabelTable, test: LabelTable, data: Path, run: Path
-) -> dict[str, Any]:
-    """From a head that was trained on the frozen backbone, as in the main job."""
-    head = Path(config.model.weights)
-    if not (head / "summary.json").is_file():
-        start = BASE.replace(images__size=128, seed=config.seed)
-        train(start, known, data / "images", head, resume=(head / "run.json").is_file())
-    summary = train(config, known, data / "images", run, truth=truth, resume=(run / "run.json").is_file())
-    metrics = measure(Model.load(run, which="last"), test, data / "images")
-    return record(metrics, rounds=summary["rounds"], seconds=summary["seconds"])
-
-
-def main() -> None:
+def main(given: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["frozen", "graph", "finetuned"])
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--dataset", choices=DATASETS, help="what lies in --data; by default that of the kind")
     parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-mini"))
     parser.add_argument("--out", type=Path, default=Path("runs/relabeling"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--only", nargs="+", default=[""], help="runs whose names start with one of these")
     parser.add_argument("--threads", type=int, default=2)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(given)
     torch.set_num_threads(arguments.threads)
-    whole, test = tables(arguments.data)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    checkpoints._KEPT = 100  # one of the run without relabelling is where the others begin
-    for seed in arguments.seeds:
-        truth = whole.select(slice(0, PICTURES)) if arguments.kind == "finetuned" else whole
-        known = simulate.partial(truth, KNOWN, seed)
-        for name, change in jobs(arguments.kind).items():
-            path = RESULTS / f"{arguments.kind}-{seed}.json"
-            rows: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-            if name in rows or not name.startswith(tuple(arguments.only)):
-                continue
-            base = FINETUNED if arguments.kind == "finetuned" else BASE
-            config = base.replace(seed=seed, model__graph=arguments.kind == "graph", **change)
-            run = arguments.out / f"{arguments.kind}-{seed}" / name.replace(" ", "_")
-            if arguments.kind == "finetuned":
-                config = config.replace(model__weights=str(run.parent / "head"))
-            if change:
-                begin(run, run.parent / "none", config)
-            work = run_finetuned if arguments.kind == "finetuned" else run_frozen
-            rows[name] = work(config, known, truth, test, arguments.data, run)
-            write_json(path, rows)
-            if change:
-                shutil.rmtree(run / "checkpoints", ignore_errors=True)
-            say(seed, name, rows)
+    kind = KINDS[arguments.kind]
+    try:
+        dataset = open_dataset(arguments.dataset or kind.dataset, arguments.data)
+        for seed in arguments.seeds:
+            path = arguments.results / "relabeling" / f"{arguments.kind}-{seed}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            folder = arguments.out / f"{arguments.kind}-{seed}"
+            for name in jobs(kind):
+                rows: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+                if name in rows or not name.startswith(tuple(arguments.only)):
+                    continue
+                # all checkpoints are kept, as one of the run without relabelling is where the others begin
+                with mock.patch.object(checkpoints, "_KEPT", kind.config.optim.epochs):
+                    rows[name] = carry_out(name, kind, seed, dataset, folder)
+                write_json(path, rows)
+                say(seed, name, rows)
+    except UserError as error:
+        sys.exit(str(error))
 
 
 def say(seed: int, name: str, rows: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from experiments.reading import Claim, Results, Sample
-from experiments.relabeling import METRICS
+from experiments.relabeling import KINDS, METRICS
 from experiments.relabeling import jobs as strategies
 from experiments.rendering import claims, number, table, words
 
@@ -14,13 +14,14 @@ CLAIM = """Paper, VOC 2007 (validation set) with 10 % known, metrics relative to
 (2 steps) loses 1.49 mAP; the curriculum of its table 2 gains 0.2 to 0.6 mAP and, but for [c], more exact match and F1;
 uncertainty [e] with the graph is best; [a] is better than [b], and an ensemble [d] is not significantly better than
 [a]; labelling only present ones [c] is poor. Its rows are with the graph, but for five of [e]; the tables here without
-the graph show those five, and for the other rows the paper's numbers with it. Here COCO, partial-BCE, on a frozen
+the graph show those five, and for the other rows the paper's numbers with it. TP and TN: of the truly present (absent)
+pairs that got a model label, the share labelled right; for [c], TP is the share of right labels. `class-adaptive` and
+`[e] of probabilities` are not in the paper. The thetas are the paper's, none is chosen here."""
+HERE = """Here COCO, partial-BCE, on a frozen
 backbone without the graph and with it (dropout 0.5, rounds before epochs 10 and 15 of 20), and the whole network
 fine-tuned on 3,000 pictures of 128 px (dropout 0.2, rounds before epochs 4 and 5 of 6, from a head trained on the
 frozen backbone). The uncertainty is the variance of the scores over 50 passes of dropout, 20 with the graph; [d] has 3
-heads on one backbone. TP and TN: of the truly present (absent) pairs that got a model label, the share labelled
-right; for [c], TP is the share of right labels. A label counts as predicted present where its score is above 0.
-`class-adaptive` and `[e] of probabilities` are not in the paper. The thetas are the paper's, none is chosen here."""
+heads on one backbone. A label counts as predicted present where its score is above 0."""
 #: name -> mAP, 0-1, M-F1, m-F1 relative to none, label proportion, TP, TN; with the graph, but for "frozen" of [e]
 PAPER: dict[str, tuple[float | None, ...]] = {
     "2 steps": (-1.49, 6.42, 2.32, 1.99, 100, 82.78, 96.40),
@@ -59,12 +60,17 @@ TITLES = {
     "frozen": "Frozen backbone, no graph",
     "graph": "Frozen backbone, with the graph",
     "finetuned": "Everything fine-tuned, no graph",
+    "paper": "With the graph",
+    "paper-plain": "No graph",
+    "smoke": "No graph",
 }
+#: preset -> the kinds of its section
+SHOWN = {"frozen": ("frozen", "graph", "finetuned"), "paper": ("paper", "paper-plain"), "smoke": ("smoke",)}
 Rows = list[dict[str, Any]]
 
 
 def _read(results: Results, kind: str) -> Rows:
-    files = sorted((results.folder / "relabeling").glob(f"{kind}-*.json"))
+    files = sorted((results.folder / "relabeling").glob(f"{kind}-[0-9]*.json"))
     return [json.loads(path.read_text()) for path in files]
 
 
@@ -83,11 +89,15 @@ def _of_rounds(seeds: Rows, name: str) -> list[str]:
     return [number(sum(column) / len(column)) if column else "-" for column in known]
 
 
+def _has_graph(kind: str) -> bool:
+    return KINDS[kind].config.model.graph
+
+
 def _table(seeds: Rows, kind: str) -> str:
-    names = [name for name in strategies(kind) if name != "none" and any(name in seed for seed in seeds)]
+    names = [name for name in strategies(KINDS[kind]) if name != "none" and any(name in seed for seed in seeds)]
     rows = []
     for name in names:
-        paper = {**PAPER, **(PAPER_PLAIN if kind != "graph" else {})}.get(name, (None,) * 7)
+        paper = {**PAPER, **({} if _has_graph(kind) else PAPER_PLAIN)}.get(name, (None,) * 7)
         found = [_relative(seeds, name, metric) for metric in METRICS]
         cells = [f"{sample.mean:+.2f}" if sample.values else "-" for sample in found]
         cells += _of_rounds(seeds, name)
@@ -100,13 +110,13 @@ def _table(seeds: Rows, kind: str) -> str:
 
 
 def _claims(results: Results, seeds: Rows, kind: str) -> str:
-    paper = {**PAPER, **(PAPER_PLAIN if kind == "frozen" else {}), "none": (0.0,) * 7}
+    paper = {**PAPER, **({} if _has_graph(kind) else PAPER_PLAIN), "none": (0.0,) * 7}
 
     def claim(text: str, name: str, other: str, sign: int, metric: str = "map80") -> Claim:
         both = [seed for seed in seeds if name in seed and other in seed]
         found = Sample(tuple(seed[name][metric] - seed[other][metric] for seed in both))
         own, others = (row[METRICS.index(metric)] or 0.0 for row in (paper[name], paper[other]))
-        text = f"with the graph: {text}" if kind == "graph" else text
+        text = f"with the graph: {text}" if _has_graph(kind) else text
         return Claim(text, found, sign, number(own - others, True))
 
     a, b, c, d, e = (
@@ -124,7 +134,7 @@ def _claims(results: Results, seeds: Rows, kind: str) -> str:
         claim("[a] 2 - [b] 0.8, mAP", a, b, 1),
         claim("[a] 2 - [c] 5, 0-1", a, c, 1, "zero_one"),
     ]
-    if kind == "graph":  # the paper has [e] ahead with the graph only
+    if _has_graph(kind):  # the paper has [e] ahead with the graph only
         found.append(claim("[e] 0.3 - [a] 2, mAP", e, a, 1))
     else:
         found.append(claim("[d] 2 - [a] 2, mAP (the paper: no difference)", d, a, 0))
@@ -133,24 +143,21 @@ def _claims(results: Results, seeds: Rows, kind: str) -> str:
 
 def render(results: Results) -> str:
     """The section of RESULTS.md."""
-    parts = [words(CLAIM)]
-    for kind, title in TITLES.items():
-        seeds = _read(results, kind)
-        parts.append(_table(seeds, kind) if seeds else f"{title}: not run here.")
-    for kind, title in (
-        ("graph", "On the frozen backbone with the graph, as in the paper:"),
-        ("frozen", "On the frozen backbone without the graph (of the paper only [e] is without it):"),
-    ):
-        seeds = _read(results, kind)
-        if seeds:
-            parts += [title, _claims(results, seeds, kind)]
-    ran = [row for kind in TITLES for seed in _read(results, kind) for row in seed.values()]
+    preset = results.preset.name
+    parts = [words(f"{CLAIM} {HERE if preset == 'frozen' else ''}")]
+    found = {kind: _read(results, kind) for kind in SHOWN[preset]}
+    for kind, seeds in found.items():
+        parts.append(_table(seeds, kind) if seeds else f"{TITLES[kind]}: not run here.")
+    for kind, seeds in found.items():
+        if seeds and not KINDS[kind].only:  # with one seed and three rows there is nothing to conclude
+            parts += [f"{TITLES[kind]}:", _claims(results, seeds, kind)]
+    ran = [row for seeds in found.values() for seed in seeds for row in seed.values()]
     if ran:
         seconds = sum(row["seconds"] for row in ran)
-        files = sorted((results.folder / "relabeling").glob("*.json"))
+        files = [path for kind in found for path in sorted((results.folder / "relabeling").glob(f"{kind}-[0-9]*.json"))]
         shown = ", ".join(path.stem.replace("-", " seed ") for path in files)
         parts.append(
-            f"`python -m experiments.relabeling frozen|graph|finetuned`: {len(ran)} trainings, {seconds / 3600:.1f} h "
-            f"in all on a machine of 2 cores that other work shared; there are {shown}."
+            f"`python -m experiments.relabeling {'|'.join(found)}`: {len(ran)} trainings, {seconds / 3600:.1f} h in "
+            f"all; there are {shown}."
         )
     return "\n\n".join(parts)

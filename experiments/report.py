@@ -53,9 +53,9 @@ that the interval does not contain 0, and that the difference has the sign that 
 three seeds such intervals are wide; and about one interval in twenty misses its value by chance. Figures and tables
 have the numbers of the arXiv version, whose supplementary goes on counting from figure 7 and table 5. Made by `python
 -m experiments.run results` from `experiments/results`; change nothing here."""
-PAPER_PROTOCOL = """On another machine, the same files run the paper's protocol, but for the section on relabelling:
-`python -m experiments.run strategies --preset paper --dataset coco --data FOLDER` (also voc2007, nuswide, openimages,
-or tables of `partlabel import`)."""
+PAPER_PROTOCOL = """On another machine, the same files run the paper's protocol: `python -m experiments.run strategies
+--preset paper --dataset coco --data FOLDER` (also voc2007, nuswide, openimages, or tables of `partlabel import`), and
+for the section on relabelling `python -m experiments.relabeling paper --dataset voc2007 --data FOLDER`."""
 SUMMARY = """Each line names a difference whose sign the paper claims, with its mean here; the sections below give its
 interval and the paper's value. Claims of one section are not independent, so their number says little."""
 OTHER = """The tables and figures of Durand, Mehrasa, Mori, *Learning a Deep ConvNet for Multi-label Classification
