@@ -19,7 +19,7 @@ TENTH = Labels("partial", 0.1)
 RATES = (0.5, 1.0, 2.0)
 FULL, EVERY = "partial-BCE + GNN + relabelling", "BCE, 100 % known"
 #: with the best value of the paper's own figure
-WIDE = f"{FULL}, g(0.1) = 20"
+WIDE_GRAPH, WIDE = "partial-BCE + GNN, g(0.1) = 20", f"{FULL}, g(0.1) = 20"
 CLOSING = ("BCE", FULL, EVERY)
 
 
@@ -30,7 +30,7 @@ def rows(protocol: str, seed: int) -> dict[str, Job]:
     graph = replace(partial, graph=3)
     full = replace(graph, relabel=True)
     # AdamW divides the gradient by its size, so that g is of no effect in "tuned"
-    other = {WIDE: replace(full, value=20.0)} if protocol == "single-rate" else {}
+    wide = {WIDE_GRAPH: replace(graph, value=20.0), WIDE: replace(full, value=20.0)}
     return {
         "BCE, frozen": replace(bce, base="head"),
         "BCE": bce,
@@ -38,7 +38,7 @@ def rows(protocol: str, seed: int) -> dict[str, Job]:
         "partial-BCE + GNN": graph,
         "partial-BCE + relabelling": replace(partial, relabel=True),
         FULL: full,
-        **other,
+        **(wide if protocol == "single-rate" else {}),
         EVERY: replace(bce, labels=Labels()),
     }
 
@@ -83,8 +83,8 @@ partial-BCE trained on the frozen backbone with the labels of the row, and gives
 a held-out fifth of the training pictures with all their labels (first seed). The paper's numbers in its table are
 those of the one rate. The first protocol trains on 2,700 of the pictures and has dropout (0.5) in the rows with
 relabelling only; the second has dropout 0.2 in all. The frozen row is the same in both: average pooling, 20 epochs,
-dropout 0.5, the preset's rate. One row, not in the paper's table, has the g(0.1) that is best in the paper's own
-figure, 20 instead of 5: a larger step where few labels are known."""
+dropout 0.5, the preset's rate. Two rows, not in the paper's table, have the g(0.1) that is best in the paper's
+own figure, 20 instead of 5: a larger step where few labels are known."""
 #: MS COCO: mAP, 0-1, M-F1, m-F1
 PAPER: dict[str, tuple[float | None, ...]] = {
     "BCE, frozen": (66.21, 17.53, 62.74, 67.33),
@@ -93,6 +93,7 @@ PAPER: dict[str, tuple[float | None, ...]] = {
     "partial-BCE + GNN": (75.82, 25.14, 68.40, 71.37),
     "partial-BCE + relabelling": (75.71, 30.52, 70.13, 73.87),
     FULL: (76.40, 32.12, 70.73, 74.37),
+    WIDE_GRAPH: (None, None, None, None),
     WIDE: (None, None, None, None),
     EVERY: (79.22, 40.69, 73.26, 77.80),
 }
@@ -151,9 +152,17 @@ def render(results: Results) -> str:
             paper = number((PAPER[name][0] or 0) - (PAPER[other][0] or 0), True) if protocol == "single-rate" else ""
             found.append(Claim(f"{protocol}: {name} - {other}, mAP", results.paired(*both), 1, paper))
     shares = [
-        ("single-rate", "60", str(gap_closed(results, "single-rate"))),
-        ("single-rate, g(0.1) = 20", "-", str(gap_closed(results, "single-rate", WIDE))),
-        ("tuned", "-", str(gap_closed(results, "tuned"))),
+        (protocol, name, paper, str(gap_closed(results, protocol, name)))
+        for protocol, name, paper in (
+            ("single-rate", "partial-BCE", "45"),
+            ("single-rate", "partial-BCE + GNN", "52"),
+            ("single-rate", FULL, "60"),
+            ("single-rate", WIDE_GRAPH, "-"),
+            ("single-rate", WIDE, "-"),
+            ("tuned", "partial-BCE", "-"),
+            ("tuned", "partial-BCE + GNN", "-"),
+            ("tuned", FULL, "-"),
+        )
     ]
-    gap = table(("share of the gap closed, %", "paper", "here"), shares)
+    gap = table(("protocol", "share of the gap closed by, %", "paper", "here"), shares)
     return "\n\n".join([*parts, gap, claims(results, found)])
