@@ -69,6 +69,21 @@ def test_frozen_stages_stay_and_the_rest_learns(tmp_path, table, freeze):
     assert ("head.shift" in changed) == (freeze == "all"), "only a frozen backbone's features are standardised"
 
 
+def test_frozen_batch_norm_keeps_its_statistics_and_learns_its_scale(tmp_path, table):
+    changed = {}
+    for freeze in (False, True):
+        config = tiny_config(freeze_batch_norm=freeze)
+        run = tmp_path / f"run-{freeze}"
+        train(config, table, tmp_path / "pictures", run)
+        torch.manual_seed(config.seed)
+        start = Model(config.model, CLASSES, 32).state_dict()
+        changed[freeze] = {key for key, value in weights(run).items() if not torch.equal(value, start[key])}
+    running = {key for key in changed[False] if "running_" in key or "num_batches" in key}
+    assert running
+    assert not changed[True] & running
+    assert [key for key in changed[True] if "bn" in key and key.endswith(".weight")]
+
+
 @pytest.mark.parametrize(("images", "batch"), [(5, 4), (1, 4), (3, 8)])
 @pytest.mark.parametrize("freeze", ["none", "all"])
 def test_last_batch_of_one_image(tmp_path, table, images, batch, freeze):

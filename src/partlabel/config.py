@@ -159,6 +159,9 @@ class Config:
     relabel: RelabelConfig = field(default_factory=RelabelConfig)
     #: "none", "all" (the whole backbone), or the number of stages that stay as they are
     freeze: str | int = "none"
+    #: batch normalisation keeps its mean and variance in training, while its scale and shift learn: for few pictures,
+    #: small batches, or pictures of another size than the weights were made with
+    freeze_batch_norm: bool = False
     #: share of the images held out of the training table to validate on; 0 validates on nothing
     validation: float = 0.1
     #: unknown labels are taken as absent; stored, and shown wherever the run is reported

@@ -1,4 +1,4 @@
-"""What is minimised and by which steps: the loss, the optimizer, batch normalisation of one picture."""
+"""What is minimised and by which steps: the loss, the optimizer, what stays as it is."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from partlabel.rivals.hill import hill
 from partlabel.rivals.large_loss import large_loss_correction, large_loss_rejection
 from partlabel.rivals.splc import splc
 
+_NORMS = (nn.modules.batchnorm._BatchNorm,)
 #: ``loss.name`` -> the loss
 RIVALS: dict[str, Callable[..., Tensor]] = {
     "an": assume_negative,
@@ -126,11 +127,24 @@ class RunningMean:
                 weight.copy_(value)
 
 
+def keep_fixed(model: Model, stages: int, batch_norm: bool) -> None:
+    """Of a model in training mode, put back the first stages and, if asked, all batch normalisation of the backbone.
+
+    Args:
+        model: of which the backbone's parts go into evaluation mode.
+        stages: number of its first stages that are not trained.
+        batch_norm: it keeps its mean and variance; its scale and shift still learn where they are trained.
+    """
+    fixed = list(model.backbone.stage_modules(stages))
+    fixed += [m for m in model.backbone.modules() if batch_norm and isinstance(m, _NORMS)]
+    for module in fixed:
+        module.eval()
+
+
 @contextmanager
 def batch_of_one(model: nn.Module, active: bool) -> Generator[None, None, None]:
     """Let batch normalisation use its statistics while a batch has one picture, as one value has no variance."""
-    kinds = (nn.modules.batchnorm._BatchNorm,)
-    norms = [m for m in model.modules() if isinstance(m, kinds) and m.training] if active else []
+    norms = [m for m in model.modules() if isinstance(m, _NORMS) and m.training] if active else []
     for norm in norms:
         norm.eval()
     try:

@@ -25,7 +25,7 @@ from partlabel.label_holdout import random_sample
 from partlabel.labels import LabelTable
 from partlabel.metrics import Metrics
 from partlabel.model import Model, copy_model
-from partlabel.optimization import batch_of_one, build_loss, build_optimizer, frozen_stages
+from partlabel.optimization import batch_of_one, build_loss, build_optimizer, frozen_stages, keep_fixed
 from partlabel.preparation import Prepared, check_labels, prepare
 from partlabel.progress import Reporter
 from partlabel.run_folder import (
@@ -282,7 +282,8 @@ class _Training:
         mine = [share(batch, world, rank) for batch in rows]
         flips = [flip_draw(config.seed, epoch, own) for own in mine] if config.images.flip else None
         torch.manual_seed(derived_seed(config.seed, epoch, rank))
-        self._set_training_mode()
+        self.net.train()
+        keep_fixed(self.model, self.stage, self.config.freeze_batch_norm)
         total = torch.zeros((), device=self.fabric.device)
         skipped, began = 0, time.perf_counter()
         with self.report.bar(f"epoch {epoch + 1}") as bar:
@@ -351,11 +352,6 @@ class _Training:
     def _to_device(self, pictures: Tensor) -> Tensor:
         x = pictures.to(self.fabric.device, non_blocking=True)
         return x.contiguous(memory_format=torch.channels_last) if self.config.channels_last and x.shape[-1] > 1 else x
-
-    def _set_training_mode(self) -> None:
-        self.net.train()
-        for module in self.model.backbone.stage_modules(self.stage):
-            module.eval()
 
     def _validate(self) -> tuple[Metrics | None, NDArray[np.float32] | None]:
         """Metrics on the known labels of the validation part, and its scores (N, C)."""
