@@ -83,7 +83,7 @@ class Head(nn.Module):
             features = self._averaged(features)
         else:
             features = self.dropout(self.before_dropout(features))
-        if self.pool is None:  # on one position the convolution is a linear layer, which is three times as fast
+        if self.pool is None:  # on one position the convolution is a linear layer, which is faster
             scores = nn.functional.linear(features.flatten(1), weight.flatten(1), bias)
         else:
             scores = self.pool(nn.functional.conv2d(features, weight, bias))
