@@ -16,7 +16,7 @@ from experiments.rendering import claims, number, table, words
 
 TENTH = Labels("partial", 0.1)
 #: factors of the learning rate of ``tuned``
-RATES = (0.5, 1.0, 2.0)
+RATES = (0.25, 0.5, 1.0, 2.0)
 FULL, EVERY = "partial-BCE + GNN + relabelling", "BCE, 100 % known"
 #: with the best value of the paper's own figure
 WIDE_GRAPH, WIDE = "partial-BCE + GNN, g(0.1) = 20", f"{FULL}, g(0.1) = 20"

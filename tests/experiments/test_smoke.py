@@ -49,6 +49,6 @@ def test_every_experiment_runs_and_is_rendered(
     assert text.count("\n## ") == 12
     value = json.loads(before)["metrics"]["mean_ap"]
     assert f"{value:.2f}" in text
-    for picture in ("strategies", "losses", "gamma", "graph", "learning-rate"):
+    for picture in ("strategies", "losses", "g-value", "graph", "learning-rate"):
         assert f"({'docs/results-smoke'}/{picture}.svg)" in text
         assert (results / "docs" / "results-smoke" / f"{picture}.svg").is_file()
