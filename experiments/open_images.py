@@ -12,7 +12,7 @@ from experiments.rendering import claims, table, words
 #: the data set itself has such labels; everywhere else they are drawn
 VERIFIED = Labels("verified", 0.01)
 #: factors of the learning rate among which each loss has its best, on a held-out part of the training pictures
-RATES = (1.0, 5.0, 25.0)
+RATES = (1.0, 5.0, 25.0, 125.0)
 LOSSES = ("bce", "partial-bce")
 
 
