@@ -52,6 +52,19 @@ def test_the_folder_holds_everything(small: tuple[Path, dict[str, Any], str]) ->
     assert (folder / "picture.png").stat().st_size < 300_000
 
 
+def test_the_text_speaks_of_the_rows_that_are_there(
+    small: tuple[Path, dict[str, Any], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    assert "the row with 5 x learning rate shows what remains" in small[2]
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(demo, "PATIENCE", 0)
+    results = demo.run(tmp_path / "demo", demo.Size(train=60, test=30, epochs=1))
+    assert [model["run"] for model in results["models"]] == ["runs/bce", "runs/partial-bce", "runs/partial-bce-graph"]
+    said = capsys.readouterr().out
+    assert "Left out, as this machine is slow: BCE, 5 x learning rate" in said
+    assert "5 x learning rate, left out here, would show what remains" in said
+
+
 def test_labels_are_those_of_the_scenes(small: tuple[Path, dict[str, Any], str]) -> None:
     folder, results, _ = small
     tables = {

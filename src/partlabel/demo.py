@@ -130,7 +130,7 @@ def run(output: str | os.PathLike[str], size: Size | None = None, seed: int = 0)
         best = max((o for o in outcomes if not o.training.every_label), key=lambda o: o.metrics.mean_ap)
         _show(folder, best, outcomes, (known, test), scenes)
 
-    text = table(outcomes, known, test) + "\n\n" + _explained(best, folder)
+    text = table(outcomes, known, test) + "\n\n" + _explained(outcomes, best, folder)
     results = {
         "labels": {
             "known": known.num_known,
@@ -192,13 +192,15 @@ def table(outcomes: list[Outcome], known: LabelTable, test: LabelTable) -> str:
     return "\n".join(lines)
 
 
-def _explained(best: Outcome, folder: Path) -> str:
+def _explained(outcomes: list[Outcome], best: Outcome, folder: Path) -> str:
     own = folder / "runs" / best.training.key
+    shown = any(outcome.training.key == "bce-5x" for outcome in outcomes)
+    larger = "the row with 5 x learning rate shows" if shown else "5 x learning rate, left out here, would show"
     return f"""\
 All rows share the scenes, the number of steps, the network and, where not said otherwise, the learning rate. With so
 few known labels, partial-BCE weighs a scene 4 to 5 times as much as BCE does, so that under SGD plain BCE makes smaller
-steps; the row with 5 x learning rate shows what remains of the difference when it does not. One seed: differences of
-one or two points are chance.
+steps; {larger} what remains of the difference when it does not.
+One seed: differences of one or two points are chance.
 
 Look at     {folder / "picture.png"}
 The same with commands, as for your own pictures:
