@@ -36,7 +36,7 @@ import torch
 from experiments.carry_out import scores_of
 from experiments.datasets import DATASETS, Dataset, open_dataset
 from experiments.frozen import record
-from experiments.jobs import RESULTS
+from experiments.jobs import RESULTS, where
 from experiments.main_job import FROZEN, TUNED
 from experiments.presets import SMOKE_PRESET
 from partlabel import Config, Model, checkpoints, simulate, train
@@ -162,7 +162,7 @@ def carry_out(name: str, kind: Kind, seed: int, dataset: Dataset, folder: Path) 
     metrics = evaluate(scores, dataset.test.table.dense())
     if name != "none":
         shutil.rmtree(run / "checkpoints", ignore_errors=True)
-    return record(metrics, rounds=summary["rounds"], seconds=summary["seconds"], dataset=dataset.name)
+    return record(metrics, rounds=summary["rounds"], seconds=summary["seconds"], dataset=dataset.name, **where())
 
 
 def main(given: list[str] | None = None) -> None:

@@ -155,9 +155,10 @@ def render(results: Results) -> str:
     if ran:
         seconds = sum(row["seconds"] for row in ran)
         files = [path for kind in found for path in sorted((results.folder / "relabeling").glob(f"{kind}-[0-9]*.json"))]
+        machines = sorted({row["machine"] for row in ran})
         shown = ", ".join(path.stem.replace("-", " seed ") for path in files)
         parts.append(
             f"`python -m experiments.relabeling {'|'.join(found)}`: {len(ran)} trainings, {seconds / 3600:.1f} h in "
-            f"all; there are {shown}."
+            f"all; there are {shown}; {'; '.join(machines)}, shared with other work."
         )
     return "\n\n".join(parts)

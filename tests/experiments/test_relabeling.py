@@ -30,6 +30,7 @@ def test_table_2_runs_and_is_rendered(
     last = rows["2 steps"]["rounds"][-1]
     assert last["label_proportion"] == 1
     assert rows["none"]["dataset"] == "digits"
+    assert "1 threads used" in rows["none"]["machine"]
 
     text = relabeling_table.render(Results(tmp_path / "results", SMOKE_PRESET))
     gain = rows["2 steps"]["map80"] - rows["none"]["map80"]
