@@ -44,7 +44,8 @@ class Job:
     ``base``: its name. ``seed``: draws the known labels, the first weights and the order of training.
     ``loss``, ``gamma``, ``value``: equations 1 and 2, ``value`` is g(0.1). ``rate``, ``decay``: factors of the base's
     learning rate and weight decay. ``graph``: T of the label graph, 0 is none; ``last_only`` leaves its first hidden
-    state out of the output. ``relabel``: strategy [e]. ``backbone``, ``pooling``: other than the base's.
+    state out of the output. ``relabel``: two rounds by ``strategy`` with ``theta``; by default [e] with the paper's
+    best theta. ``backbone``, ``pooling``: other than the base's.
     ``held_out``: trained without a part of the training pictures, and measured on that part instead of the test part.
     """
 
@@ -59,6 +60,8 @@ class Job:
     graph: int = 0
     last_only: bool = False
     relabel: bool = False
+    strategy: str = "uncertainty"
+    theta: float = 0.3
     backbone: str = ""
     pooling: str = ""
     held_out: bool = False

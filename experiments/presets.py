@@ -12,8 +12,6 @@ from experiments.main_job import PAPER as SHORT
 from partlabel import Config
 
 T = TypeVar("T")
-#: of the uncertainty strategy [e] in all presets; the paper's best
-THETA = 0.3
 
 
 @dataclass(frozen=True)
@@ -82,8 +80,8 @@ class Preset:
         if job.relabel:
             changes |= {
                 "relabel__before": list(base.before),
-                "relabel__strategy": "uncertainty",
-                "relabel__theta": THETA,
+                "relabel__strategy": job.strategy,
+                "relabel__theta": job.theta,
                 "relabel__samples": self.graph_samples if job.graph else 50,
                 "model__dropout": base.config.model.dropout or 0.5,
             }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from experiments import known_labels
+from experiments import ablation, known_labels
 from experiments.datasets import open_dataset
 from experiments.jobs import ASKED, Job, Labels, locked, result_file
 from experiments.losses import mean_over_known, same_step
@@ -114,8 +115,8 @@ def test_equal_steps_are_partial_bce_at_a_tenth() -> None:
     assert solve_g(mean.gamma, 0.1, mean.value) == pytest.approx((1.0, 0.0))
 
 
-def _write(folder: Path, job: Job, value: float) -> None:
-    path = result_file(folder, "smoke", job.name)
+def _write(folder: Path, job: Job, value: float, preset: str = "smoke") -> None:
+    path = result_file(folder, preset, job.name)
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"metrics": {"mean_ap": value}, "seed": job.seed}))
 
@@ -190,3 +191,37 @@ def test_data_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
         open_dataset("coco-mini", tmp_path)
     with pytest.raises(SystemExit, match=r"labels\.csv: cannot be read"):
         main(["seeds", "--data", str(tmp_path), "--results", str(tmp_path)])
+
+
+def test_rates_go_on_until_the_best_one_lies_between_others(tmp_path: Path) -> None:
+    job = Job(labels=Labels("partial", 0.1), seed=0, base="tuned", held_out=True)
+
+    def rates() -> list[float]:
+        return [found.rate for found in ablation.at_rates(Results(tmp_path, FROZEN_PRESET), job)]
+
+    assert rates() == [0.25, 0.5, 1.0]
+    for rate, value in ((0.25, 30), (0.5, 20), (1.0, 10)):
+        _write(tmp_path, replace(job, rate=rate), value, "frozen")
+    assert rates() == [0.125, 0.25, 0.5, 1.0]
+    _write(tmp_path, replace(job, rate=0.125), 29, "frozen")
+    assert rates() == [0.125, 0.25, 0.5, 1.0]
+    _write(tmp_path, replace(job, rate=1.0), 31, "frozen")
+    assert rates() == [0.25, 0.5, 1.0, 2.0]
+
+
+def test_the_strategy_of_relabelling_is_the_best_on_held_out_pictures(tmp_path: Path) -> None:
+    assert ablation.chosen(Results(tmp_path, FROZEN_PRESET), "single-rate") == []
+    listed_jobs = ablation.choosing(Results(tmp_path, FROZEN_PRESET), "single-rate")
+    assert [(job.strategy, job.theta) for job in listed_jobs] == list(ablation.STRATEGIES)
+    for job in listed_jobs:
+        assert (job.held_out, job.relabel, job.value) == (True, True, 20.0)
+        relabel = FROZEN_PRESET.config(job).relabel
+        assert (relabel.strategy, relabel.threshold) == (job.strategy, job.theta)
+        _write(tmp_path, job, 9 if job.strategy == "positive-only" else 8, "frozen")
+    found = ablation.chosen(Results(tmp_path, FROZEN_PRESET), "single-rate")
+    assert [(job.seed, job.strategy, job.held_out) for job in found] == [(s, "positive-only", False) for s in range(3)]
+    # at the best rate of [e], which has to be known first
+    assert ablation.choosing(Results(tmp_path, FROZEN_PRESET), "tuned") == []
+    for job in ablation.tuning(Results(tmp_path, FROZEN_PRESET), ablation.FULL):
+        _write(tmp_path, job, 30 - abs(job.rate - 0.5), "frozen")
+    assert {job.rate for job in ablation.choosing(Results(tmp_path, FROZEN_PRESET), "tuned")} == {0.5}
