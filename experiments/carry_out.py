@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from experiments.presets import Preset
 from experiments.reading import NAMES
 from partlabel import Config, LabelTable, Model, predict, train
 from partlabel.config import to_toml
+from partlabel.errors import UserError
 from partlabel.features import Stored, open_source
 from partlabel.method.graph import LabelGraph
 from partlabel.metrics import Metrics, evaluate
@@ -63,13 +65,18 @@ def carry_out(job: Job, place: Place, keep: bool = False, needed: bool = False) 
         place: data and folders.
         keep: its run folder stays, as another job will need its model.
         needed: now, so wait for another process that has the job, and run it again where its folder is gone.
+
+    Raises:
+        UserError: the result that is there is of another data set.
     """
     path = place.result(job)
     with locked(path, wait=needed) as alone:
         if not alone:
             return False
-        if path.is_file() and (not needed or (place.run(job) / "summary.json").is_file()):
-            return True
+        if path.is_file():
+            same_data(json.loads(path.read_text()), place.dataset.name, path)
+            if not needed or (place.run(job) / "summary.json").is_file():
+                return True
         record = _carried_out(job, place)
         write_json(path, record)
         for part in ("checkpoints", "best", "rounds"):
@@ -78,6 +85,19 @@ def carry_out(job: Job, place: Place, keep: bool = False, needed: bool = False) 
             shutil.rmtree(place.run(job), ignore_errors=True)
         print(f"{job.name}: mAP {record['metrics']['mean_ap']:.2f}, {record['seconds']:.0f} s", flush=True)
     return True
+
+
+def same_data(record: dict[str, Any], dataset: str, path: Path) -> None:
+    """Refuse to go on beside results of other data.
+
+    Raises:
+        UserError: the record is of another data set.
+    """
+    theirs = record.get("dataset", dataset)
+    if theirs != dataset:
+        raise UserError(
+            f"{path}: a result on {theirs}; give those on {dataset} another folder with --results and --out"
+        )
 
 
 def _carried_out(job: Job, place: Place) -> dict[str, Any]:

@@ -66,12 +66,10 @@ def _coco(data: Path) -> Dataset:
     return Dataset("coco", *parts)
 
 
-def _voc2007(data: Path) -> Dataset:
-    parts = []
-    for part in ("trainval", "test"):
-        table, _ = formats.read("voc", data, set=part)
-        parts.append(Pictures(table, data / "JPEGImages"))
-    return Dataset("voc2007", *parts)
+def _voc2007(data: Path, parts: tuple[str, str] = ("trainval", "test")) -> Dataset:
+    tables = [formats.read("voc", data, set=part)[0] for part in parts]
+    name = "voc2007" if parts[0] == "trainval" else "voc2007-val"
+    return Dataset(name, *(Pictures(table, data / "JPEGImages") for table in tables))
 
 
 def _nuswide(data: Path) -> Dataset:
@@ -106,6 +104,7 @@ DATASETS: dict[str, Callable[[Path], Dataset]] = {
     "digits": _digits,
     "coco": _coco,
     "voc2007": _voc2007,
+    "voc2007-val": lambda data: _voc2007(data, ("train", "val")),
     "nuswide": _nuswide,
     "openimages": _openimages,
     "tables": _tables,
@@ -116,10 +115,10 @@ def open_dataset(name: str, data: Path) -> Dataset:
     """Read a data set.
 
     ``coco``: annotations/instances_train2014.json and instances_val2014.json, train2014/, val2014/. ``voc2007``: the
-    folder VOCdevkit/VOC2007 with both sets. ``nuswide``: the lists and images/. ``openimages``: the boxable human
-    labels of train and test, class-descriptions-boxable.csv, train/ and test/. ``tables``: any other data, as
-    train.parquet and test.parquet of `partlabel import` and images/. ``coco-mini``: labels.csv, train.txt, test.txt,
-    images/. ``digits``: drawn into the folder.
+    folder VOCdevkit/VOC2007 with both sets; ``voc2007-val``: its training and validation sets. ``nuswide``: the lists
+    and images/. ``openimages``: the boxable human labels of train and test, class-descriptions-boxable.csv, train/
+    and test/. ``tables``: any other data, as train.parquet and test.parquet of `partlabel import` and images/.
+    ``coco-mini``: labels.csv, train.txt, test.txt, images/. ``digits``: drawn into the folder.
 
     Raises:
         UserError: the files are not there or wrong, or the parts have different classes.

@@ -18,7 +18,7 @@ def draw(chosen: Labels, truth: LabelTable, seed: int) -> LabelTable:
     """The known labels of a strategy, all but those of later rounds of ``asked``.
 
     ``uneven-images`` and ``uneven-classes``: each image (class) has a proportion of its own, drawn from 1 % to 100 %
-    with mean 10 %. ``verified``: see :func:`verified`.
+    with mean 10 %. ``verified``: see :func:`verified`; a table that knows no more than that is taken as it is.
     """
     if chosen.kind == "all":
         return truth
@@ -32,6 +32,8 @@ def draw(chosen: Labels, truth: LabelTable, seed: int) -> LabelTable:
     random = np.random.Generator(np.random.PCG64([seed, 6]))
     image = np.repeat(np.arange(truth.num_images), np.diff(truth.indptr))
     if chosen.kind == "verified":
+        if truth.num_known <= round(chosen.share * truth.num_images * truth.num_classes):
+            return truth
         return truth.hide(verified(truth, image, chosen.share, random), "verified", share=chosen.share, seed=seed)
     per, owner = {
         "uneven-images": (truth.num_images, image),

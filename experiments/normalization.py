@@ -10,7 +10,7 @@ from itertools import product
 from experiments.jobs import Job, Labels, labels
 from experiments.presets import Preset
 from experiments.reading import Claim, Results, Sample
-from experiments.rendering import claims, lines, table, words
+from experiments.rendering import about, claims, lines, table
 
 VALUES = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 GAMMAS = (3.0, 2.0, 1.0, 0.5, -0.5, -1.0)
@@ -41,9 +41,10 @@ def jobs(preset: Preset, results: Results) -> list[Job]:
 CLAIM = """Paper: g(0.1) = 1, which is BCE, is worst; 3 to 50 are alike, with the best about 20; larger values are
 worse. With g(0.1) = 5, gamma = 1 is better than gamma = -1, and gamma = 3 is better than -1 at large proportions but
 slightly worse at small ones. (The paper has plots only.) All numbers of this section are mAP on held-out training
-pictures with all their labels, as in the paper: here a fifth of 8,000, there about 5k of 83k. At 10 % known labels in
-each image, gamma makes no difference: g(0.1) is fixed. So the last column, which the paper does not have, has
-proportions that differ between images, from 1 % to 100 % with mean 10 %."""
+pictures with all their labels, as in the paper (about 5k of 83k). At 10 % known labels in each image, gamma makes no
+difference: g(0.1) is fixed. So the last column, which the paper does not have, has proportions that differ between
+images, from 1 % to 100 % with mean 10 %."""
+HERE = "Here a fifth of the 8,000 training pictures is held out."
 
 
 def _values(results: Results, value: float) -> list[Job]:
@@ -89,7 +90,7 @@ def render(results: Results) -> str:
     found.append(Claim("gamma 3 - gamma -1, 80 %", gamma_difference(3.0, -1.0, columns[2]), 1))
     return "\n\n".join(
         (
-            words(CLAIM),
+            about(results, CLAIM, HERE),
             lines(results, "g-value", {"10 % known": by_value}, "g(0.1)", "mAP, held-out pictures", log=True),
             table([f"g(0.1) = {value:g}" for value in VALUES], [[str(sample) for _, sample in by_value]]),
             lines(results, "gamma", by_gamma, "known labels, %", "mAP - that of gamma = 1, points", zero=True),

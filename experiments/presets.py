@@ -52,6 +52,18 @@ class Preset:
         """All settings that the best one is chosen among, or one in a test."""
         return list(values[:1]) if self.smoke else list(values)
 
+    def of_dataset(self, dataset: str | None) -> Preset:
+        """The preset on another data set; its results have a folder of their own."""
+        if dataset is None or dataset == self.dataset:
+            return self
+        return replace(self, name=f"{self.name}-{dataset}", dataset=dataset)
+
+    @property
+    def options(self) -> str:
+        """What a command needs for this preset."""
+        own, _, dataset = self.name.partition("-")
+        return ("" if own == "frozen" else f" --preset {own}") + (f" --dataset {dataset}" if dataset else "")
+
     def start(self, job: Job) -> Job | None:
         """The training that a job goes on from."""
         base = self.bases[job.base].start
@@ -90,7 +102,7 @@ class Preset:
 
 _continued = FROZEN.replace(optim__epochs=6, optim__learning_rate=0.1, model__dropout=0.5)
 _head = FROZEN.replace(images__size=128, model__dropout=0.5)
-# with batches of 16 at 128 px, statistics of batch normalisation that move cost 6 to 8 points of mAP (LOG.md)
+# with batches of 16 at 128 px, statistics of batch normalisation that move cost 4 to 8 points of mAP (LOG.md)
 _tuned = TUNED.replace(images__size=128, optim__epochs=3, freeze_batch_norm=True)
 
 #: what fits on two cores: a frozen backbone for sweeps, 3,000 pictures of 128 px where the whole network is trained

@@ -24,7 +24,7 @@ from experiments import known_labels
 from experiments.carry_out import Place, metrics_record
 from experiments.jobs import Job, labels, locked, where
 from experiments.reading import Claim, Results
-from experiments.rendering import claims, table, words
+from experiments.rendering import about, claims, table
 from partlabel import Model
 from partlabel.features import Stored, open_source
 from partlabel.metrics import evaluate
@@ -155,9 +155,10 @@ def spread(near: scipy.sparse.csr_matrix, state: NDArray[np.int8], alpha: float)
 
 CLAIM = """Paper: on VOC 2007 the method is compared with APG-Graph, which models semantic correlations between images
 and cannot fine-tune the network (a plot; the text gives no number and no verdict). Here it is another such method,
-label spreading, so the paper has no claim on it; and no side is fine-tuned: both see the same frozen features. The
-test pictures are nodes of its graph, without labels. Its neighbours and alpha are chosen on held-out training pictures
-with all their labels (10 % known, first seed); the head has the preset's settings."""
+label spreading on frozen features, so the paper has no claim on it. The test pictures are nodes of its graph, without
+labels. Its neighbours and alpha are chosen on held-out training pictures with all their labels (10 % known, first
+seed)."""
+HERE = "No side is fine-tuned: both see the same frozen features. The head has the preset's settings."
 
 
 def render(results: Results) -> str:
@@ -176,9 +177,13 @@ def render(results: Results) -> str:
         )
         text = f"partial-BCE on the frozen head - label spreading, {100 * share:g} %"
         found.append(Claim(text, results.paired(head, spreading), 0))
-    setting = f"Chosen: {best.base.replace('spreading-k', 'k = ').replace('-alpha', ', alpha = ')}." if best else ""
+    setting = ""
+    if best:
+        own = best.base.replace("spreading-k", "k = ").replace("-alpha", ", alpha = ")
+        tried = (", ".join(f"{value:g}" for value in values) for values in (NEIGHBOURS, ALPHAS))
+        setting = "Chosen: {}; of k = {} and alpha = {}.".format(own, *tried)
     parts = (
-        words(CLAIM),
+        about(results, CLAIM, HERE),
         setting,
         table(("known", "label spreading", "BCE", "partial-BCE"), rows),
         claims(results, found),

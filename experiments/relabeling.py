@@ -5,10 +5,10 @@
     python -m experiments.relabeling finetuned      the best of each kind with the whole network trained
     python -m experiments.run results               the means over the seeds that are there, in RESULTS.md
 
-The paper's protocol, on a machine with a GPU (the paper's data set is VOC 2007):
+The paper's protocol, on a machine with a GPU (trained on the training and measured on the validation set of VOC 2007):
 
-    python -m experiments.relabeling paper --dataset voc2007 --data VOCdevkit/VOC2007
-    python -m experiments.relabeling paper-plain --dataset voc2007 --data VOCdevkit/VOC2007   without the graph
+    python -m experiments.relabeling paper --data VOCdevkit/VOC2007
+    python -m experiments.relabeling paper-plain --data VOCdevkit/VOC2007   without the graph
     python -m experiments.run results --preset paper
 
 Runs that differ in their rounds only share the epochs before the first one: a run goes on from the checkpoint that the
@@ -33,10 +33,10 @@ from unittest import mock
 
 import torch
 
-from experiments.carry_out import scores_of
+from experiments.carry_out import same_data, scores_of
 from experiments.datasets import DATASETS, Dataset, open_dataset
 from experiments.frozen import record
-from experiments.jobs import RESULTS, where
+from experiments.jobs import RESULTS, locked, where
 from experiments.main_job import FROZEN, TUNED
 from experiments.presets import SMOKE_PRESET
 from partlabel import Config, Model, checkpoints, simulate, train
@@ -96,8 +96,8 @@ KINDS = {
         head=BASE.replace(images__size=128),
         pictures=3000,
     ),
-    "paper": Kind(PAPER.replace(model__graph=True), dataset="voc2007"),
-    "paper-plain": Kind(PAPER, dataset="voc2007"),
+    "paper": Kind(PAPER.replace(model__graph=True), dataset="voc2007-val"),
+    "paper-plain": Kind(PAPER, dataset="voc2007-val"),
     "smoke": Kind(
         SMOKE_PRESET.bases["continued"].config.replace(loss__name="partial-bce"),
         before=(2, 2),
@@ -186,12 +186,17 @@ def main(given: list[str] | None = None) -> None:
             folder = arguments.out / f"{arguments.kind}-{seed}"
             for name in jobs(kind):
                 rows: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+                for row in rows.values():
+                    same_data(row, dataset.name, path)
                 if name in rows or not name.startswith(tuple(arguments.only)):
                     continue
                 # all checkpoints are kept, as one of the run without relabelling is where the others begin
                 with mock.patch.object(checkpoints, "_KEPT", kind.config.optim.epochs):
-                    rows[name] = carry_out(name, kind, seed, dataset, folder)
-                write_json(path, rows)
+                    row = carry_out(name, kind, seed, dataset, folder)
+                with locked(path, wait=True):  # another process may have written other rows in the meantime
+                    rows = json.loads(path.read_text()) if path.is_file() else {}
+                    rows[name] = row
+                    write_json(path, rows)
                 say(seed, name, rows)
     except UserError as error:
         sys.exit(str(error))

@@ -18,6 +18,11 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
+def about(results: Results, paper: str, here: str) -> str:
+    """What the paper did and found, and for the runs on this machine how they differ."""
+    return words(f"{paper} {here}" if results.preset.name == "frozen" else paper)
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])

@@ -18,7 +18,6 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -78,11 +77,23 @@ def kept(results: Results) -> set[Job]:
     return {job for job in found if job is not None}
 
 
-def work(names: list[str], jobs: list[Job], place: Place, threads: int) -> int:
-    """Run all jobs that nobody else has; how many of them are with somebody else."""
+def selected(names: list[str], results: Results, seeds: list[int] | None, only: str) -> list[Job]:
+    """The jobs of experiments that the command line asks for."""
+    return [job for job in listed(names, results) if only in job.name and (seeds is None or job.seed in seeds)]
+
+
+def work(names: list[str], seeds: list[int] | None, only: str, place: Place, threads: int) -> int:
+    """Run all jobs that nobody else has; how many of them are with somebody else.
+
+    What is the best of a grid is a job once the grid is there, so the list is made again until it has nothing new.
+    """
     torch.set_num_threads(threads)
-    needed = kept(Results(place.results, place.preset))
-    elsewhere = sum(not carry_out(job, place, keep=job in needed) for job in jobs)
+    seen: set[Job] = set()
+    elsewhere = 0
+    while new := [j for j in selected(names, Results(place.results, place.preset), seeds, only) if j not in seen]:
+        needed = kept(Results(place.results, place.preset))
+        elsewhere += sum(not carry_out(job, place, keep=job in needed) for job in new)
+        seen.update(new)
     for name in names:
         if name in OTHERS:
             OTHERS[name](place)
@@ -97,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, help="its folder")
     parser.add_argument("--out", type=Path, default=Path("runs/experiments"), help="run folders, which are removed")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--seeds", type=int, nargs="+", help="only these")
+    parser.add_argument("--seeds", type=int, nargs="+", help="only these of the preset's")
     parser.add_argument("--only", default="", help="only jobs whose name has this in it")
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time")
     parser.add_argument("--threads", type=int, help="of one training; by default all cores over --jobs")
@@ -108,36 +119,33 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> None:
     parser = _parser()
     given = parser.parse_args(arguments)
-    preset = PRESETS[given.preset]
+    preset = PRESETS[given.preset].of_dataset(given.dataset)
     if "results" in given.names:
         print(report.write(Results(given.results, preset)))
         return
     if given.jobs < 1 or (given.threads is not None and given.threads < 1):
         parser.error("--jobs and --threads are at least 1")
-    if given.seeds:
-        preset = replace(preset, seeds=tuple(given.seeds))
     names = [*EXPERIMENTS, *OTHERS] if "all" in given.names else given.names
-    jobs = [job for job in listed(names, Results(given.results, preset)) if given.only in job.name]
-    if given.seeds:
-        jobs = [job for job in jobs if job.seed in given.seeds]
     if given.list:
-        for job in jobs:
+        for job in selected(names, Results(given.results, preset), given.seeds, given.only):
             there = (given.results / preset.name / f"{job.name}.json").is_file()
             print("done" if there else "    ", job.name)
         return
     try:
-        dataset = open_dataset(given.dataset or preset.dataset, given.data or Path(preset.data))
-        options = f" --preset {preset.name}" + (f" --dataset {given.dataset}" if given.dataset else "")
-        command = f"python -m experiments.run {' '.join(given.names)}{options if options != ' --preset frozen' else ''}"
+        dataset = open_dataset(preset.dataset, given.data or Path(preset.data))
+        command = f"python -m experiments.run {' '.join(given.names)}{preset.options}"
         place = Place(preset, dataset, given.out, given.results, command)
         threads = given.threads or max(1, (os.cpu_count() or 1) // given.jobs)
         if given.jobs == 1:
-            elsewhere = work(names, jobs, place, threads)
+            elsewhere = work(names, given.seeds, given.only, place, threads)
             if elsewhere:
                 print(f"{elsewhere} jobs are with another process")
             return
         context = multiprocessing.get_context("spawn")
-        others = [context.Process(target=work, args=(names, jobs, place, threads)) for _ in range(given.jobs)]
+        others = [
+            context.Process(target=work, args=(names, given.seeds, given.only, place, threads))
+            for _ in range(given.jobs)
+        ]
         for process in others:
             process.start()
         for process in others:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from experiments.jobs import Job, labels
 from experiments.presets import Preset
 from experiments.reading import NAMES, Results
-from experiments.rendering import table, words
+from experiments.rendering import about, table
 from experiments.strategies import SHARES
 
 SEEDS = (0, 1, 2, 3)
@@ -19,8 +19,9 @@ def jobs(preset: Preset, results: Results) -> list[Job]:
 
 CLAIM = """Paper: for each proportion and metric the model hardly depends on which labels are known (deviations of
 0.01 to 0.14 over four draws, 83k training and 41k test pictures). Here each seed draws the labels, the first weights
-and the order of training; at 100 % only the last two. With 8,000 pictures a tenth of the labels of a rare class is a
-handful. BCE; the paper names no loss here, its levels are those of BCE."""
+and the order of training; at 100 % only the last two. BCE; the paper names no loss here, its levels are those of
+BCE."""
+HERE = "With 8,000 pictures a tenth of the labels of a rare class is a handful."
 #: MS COCO: mean and deviation at 10 % and at 50 %
 PAPER = {
     "mean_ap": ("72.20 ± 0.04", "77.21 ± 0.01"),
@@ -51,4 +52,4 @@ def render(results: Results) -> str:
             f"Verdict: at 10 % the deviation of mAP over {len(tenth_map.values)} draws is {tenth_map.deviation:.2f} "
             f"here, {tenth_map.deviation / 0.04:.0f} times that of the paper."
         )
-    return "\n\n".join((words(CLAIM), table(header, rows), verdict))
+    return "\n\n".join((about(results, CLAIM, HERE), table(header, rows), verdict))

@@ -36,12 +36,12 @@ PAPER = {
 CLAIM = """Paper: with the same number of clean labels, a part of the labels of all images is better than all labels
 of a part of the images, the more so the fewer labels (at 80 and 90 % its table has dense ones ahead, by less than
 0.1); so for mAP, M-F1 and m-F1, while dense labels have the better 0-1 and precision, and partial ones the better
-recall. Both are better than many labels of which some are wrong (`noisy`; below 50 % right left out, as in the paper).
-All strategies by BCE, for the same epochs; images without a label are not trained on, so that dense labels at 10 % have
-a tenth of the steps. On the other hand, partial labels at 10 % have a tenth of the gradient at the same learning rate
-and weight decay, and are under-trained; partial-BCE makes that gradient 5 times larger, so one row has it. `asked` is
-not in the paper: 2 % drawn at random, then the questions of `partlabel next` in rounds (to 4, 6, 8, 10, 20, ... %),
-each chosen by a model trained on the true answers so far."""
+recall. Both are better than many labels of which some are wrong (`noisy`; below 50 % right left out, as in the
+paper). All strategies by BCE, for the same epochs; images without a label are not trained on, so that dense labels at
+10 % have a tenth of the steps. On the other hand, partial labels at 10 % have a tenth of the gradient at the same
+learning rate and weight decay, and are under-trained; partial-BCE makes that gradient 5 times larger, so one row has
+it. `asked` is not in the paper: 2 % drawn at random, then the questions of `partlabel next` in rounds (to 4, 6, 8,
+10, 20, ... %), each chosen by a model trained on the true answers so far."""
 TWO = (("partial", 1), ("dense", -1))
 #: MS COCO, the metrics in the order of NAMES
 PAPER_NOISY_PLUS = {

@@ -241,7 +241,8 @@ class Config:
 
         Args:
             name: "paper": ResNet-101 WELDON at 448 px, SGD with momentum 0.9, learning rate 0.01 divided by 10 after
-                epoch 10, 20 epochs, batch 16, weight decay 1e-4, horizontal flips (section 4 and supplementary).
+                epoch 10, 20 epochs, batch 16, weight decay 1e-4, horizontal flips (section 4 and supplementary;
+                momentum and weight decay are the usual ones: the paper only refers to Durand, 2018, for them).
                 "small": a frozen EfficientNet-Lite0 at 224 px with its output cached, for a laptop CPU.
 
         Raises:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from experiments import ablation, known_labels
+from experiments.carry_out import Place, carry_out
 from experiments.datasets import open_dataset
 from experiments.jobs import ASKED, Job, Labels, locked, result_file
 from experiments.losses import mean_over_known, same_step
@@ -16,7 +17,7 @@ from experiments.presets import FROZEN_PRESET, PAPER_PRESET, PRESETS, SMOKE_PRES
 from experiments.reading import Claim, Results, Sample
 from experiments.rendering import claims
 from experiments.report import summary
-from experiments.run import EXPERIMENTS, listed, main
+from experiments.run import EXPERIMENTS, listed, main, selected
 
 from partlabel import LabelTable, simulate
 from partlabel.errors import UserError
@@ -92,6 +93,37 @@ def test_verified_labels_are_few_and_many_of_them_present(table: LabelTable) -> 
     assert 0.4 < (known.values > 0).mean() < 0.9  # 10 % of the pairs are present
     counts = (known.dense() != 0).sum(0)
     assert counts.max() > 4 * counts.min()
+
+
+def test_a_table_that_knows_few_labels_is_taken_as_it_is(table: LabelTable) -> None:
+    few = simulate.partial(table, 0.01, seed=0)
+    known = known_labels.draw(Labels("verified", 0.0101), few, seed=0)
+    assert known.num_known == few.num_known
+    assert (known.dense() == few.dense()).all()
+
+
+def test_results_on_another_data_set_lie_apart_and_are_not_mixed(tmp_path: Path) -> None:
+    assert PAPER_PRESET.of_dataset("coco") is PAPER_PRESET
+    other = PAPER_PRESET.of_dataset("voc2007-val")
+    assert (other.name, other.dataset) == ("paper-voc2007-val", "voc2007-val")
+    assert other.options == " --preset paper --dataset voc2007-val"
+    assert FROZEN_PRESET.options == ""
+    job = Job(labels=Labels(), seed=0)
+    dataset = open_dataset("digits", tmp_path / "digits")
+    place = Place(SMOKE_PRESET, dataset, tmp_path / "out", tmp_path, "command")
+    _write(tmp_path, job, 50)
+    assert carry_out(job, place)  # there, and of no data set that is known
+    place.result(job).write_text(json.dumps({"metrics": {"mean_ap": 50}, "dataset": "sketches"}))
+    with pytest.raises(UserError, match=r"seed0\.json: a result on sketches; give those on digits another folder"):
+        carry_out(job, place)
+
+
+def test_seeds_leave_out_jobs_and_change_none(tmp_path: Path) -> None:
+    results = Results(tmp_path, FROZEN_PRESET)
+    every = selected(["losses-tuning"], results, None, "")
+    assert {job.seed for job in every} == {0}  # a setting is chosen on the first seed, whichever are asked for
+    assert selected(["losses-tuning"], results, [1], "") == []
+    assert selected(["seeds"], results, [3], "partial-10") == [Job(labels=Labels("partial", 0.1), seed=3)]
 
 
 def test_answers_are_true_and_reach_the_share(table: LabelTable) -> None:

@@ -21,8 +21,7 @@ def test_every_experiment_runs_and_is_rendered(
     options += ["--data", str(tmp_path / "digits"), "--threads", "1"]
 
     with pytest.warns():  # so few labels that relabelling warns
-        main(["all", *options])
-    main(["all", *options])  # the best of each grid, now that the grids are complete
+        main(["all", *options])  # the best of each grid too, once the grids are complete
 
     found = Results(results, SMOKE_PRESET)
     jobs = listed(list(EXPERIMENTS), found)
