@@ -196,7 +196,6 @@ def _settings(first: list[Job], protocol: str) -> str:
 
 def render(results: Results) -> str:
     """The section of RESULTS.md."""
-    metrics = list(NAMES)[:4]
     parts = [about(results, CLAIM, HERE)]
     found = []
     for protocol, title in TITLES.items():
@@ -205,13 +204,13 @@ def render(results: Results) -> str:
             if name not in (*rows(protocol, 0), CHOSEN):
                 continue
             found_jobs = of_row(results, protocol, name)
-            cells = [str(results.sample(found_jobs, m)) for m in metrics]
-            if protocol == "single-rate":
-                cells = [f"{cell} ({number(p)})" for cell, p in zip(cells, paper, strict=True)]
+            cells = [str(results.sample(found_jobs, metric)) for metric in NAMES]
+            if protocol == "single-rate":  # the paper has the first four metrics
+                cells[: len(paper)] = [f"{cell} ({number(p)})" for cell, p in zip(cells, paper, strict=False)]
             seeds = str(len(results.sample(found_jobs).values))
             own.append((name, _settings(found_jobs[:1], protocol), seeds, *cells))
         first = "10 % known; here (paper)" if protocol == "single-rate" else "10 % known"
-        parts += [title, table((first, "setting", "seeds", *(NAMES[m] for m in metrics)), own)]
+        parts += [title, table((first, "setting", "seeds", *NAMES.values()), own)]
         for name, other in PARTS:
             both = [of_row(results, protocol, row) for row in (name, other)]
             theirs, others = PAPER[name][0], PAPER[other][0]

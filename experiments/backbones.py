@@ -77,6 +77,7 @@ def _pooling_part(results: Results) -> tuple[str, list[Claim]]:
     ):
         own = [Job(labels=chosen, seed=seed, loss=loss) for seed in results.preset.seeds]
         other = [with_other_pooling(results.preset, job) for job in own]
+        # by name, "average" comes first
         average, weldon = sorted((own, other), key=lambda jobs: results.preset.config(jobs[0]).model.pooling)
         rows.append((name, str(results.sample(average)), str(results.sample(weldon))))
         paper = PAPER_POOLING[name]

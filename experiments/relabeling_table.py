@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from experiments.reading import Claim, Results, Sample
@@ -69,9 +70,18 @@ SHOWN = {"frozen": ("frozen", "graph", "finetuned"), "paper": ("paper", "paper-p
 Rows = list[dict[str, Any]]
 
 
+def _files(results: Results, kind: str) -> list[Path]:
+    return sorted((results.folder / "relabeling").glob(f"{kind}-[0-9]*.json"))
+
+
 def _read(results: Results, kind: str) -> Rows:
-    files = sorted((results.folder / "relabeling").glob(f"{kind}-[0-9]*.json"))
-    return [json.loads(path.read_text()) for path in files]
+    found = [json.loads(path.read_text()) for path in _files(results, kind)]
+    if "-" not in results.preset.name:
+        return found
+    # a report on another data set than the preset's shows no rows of this one
+    own = results.preset.dataset
+    kept = [{n: row for n, row in seed.items() if row.get("dataset", KINDS[kind].dataset) == own} for seed in found]
+    return [seed for seed in kept if seed]
 
 
 def _relative(seeds: Rows, name: str, metric: str) -> Sample:
@@ -156,7 +166,7 @@ def render(results: Results) -> str:
     ran = [row for seeds in found.values() for seed in seeds for row in seed.values()]
     if ran:
         seconds = sum(row["seconds"] for row in ran)
-        files = [path for kind in found for path in sorted((results.folder / "relabeling").glob(f"{kind}-[0-9]*.json"))]
+        files = [path for kind, seeds in found.items() if seeds for path in _files(results, kind)]
         machines = sorted({row["machine"] for row in ran})
         shown = ", ".join(path.stem.replace("-", " seed ") for path in files)
         parts.append(

@@ -218,6 +218,24 @@ def test_a_strangers_coco_and_tables_are_read(tmp_path: Path) -> None:
     assert again.train.paths == [tmp_path / "images" / "train2014.jpg"]
 
 
+def test_the_papers_voc_splits(tmp_path: Path) -> None:
+    (tmp_path / "Annotations").mkdir()
+    sets = tmp_path / "ImageSets" / "Main"
+    sets.mkdir(parents=True)
+    for name in ("000001", "000002", "000003"):
+        box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox>"
+        classes = ("cat", "dog")
+        found = "".join(f"<object><name>{cls}</name><difficult>0</difficult>{box}</object>" for cls in classes)
+        text = f"<annotation><filename>{name}.jpg</filename>{found}</annotation>"
+        (tmp_path / "Annotations" / f"{name}.xml").write_text(text)
+    for part, names in (("train", "1"), ("val", "2"), ("trainval", "12"), ("test", "3")):
+        (sets / f"{part}.txt").write_text("".join(f"00000{n}\n" for n in names))
+    for name, train, test in (("voc2007", 2, 1), ("voc2007-val", 1, 1)):
+        dataset = open_dataset(name, tmp_path)
+        assert (dataset.name, dataset.train.table.num_images, dataset.test.table.num_images) == (name, train, test)
+    assert dataset.test.paths == [tmp_path / "JPEGImages" / "000002.jpg"]
+
+
 def test_data_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"labels\.csv: cannot be read"):
         open_dataset("coco-mini", tmp_path)

@@ -37,6 +37,8 @@ def test_table_2_runs_and_is_rendered(
     assert f"| 2 steps | 1 | {gain:+.2f} (-1.49) |" in text
     assert "`python -m experiments.relabeling smoke`: 4 trainings" in text
     assert "Frozen" not in text
+    elsewhere = Results(tmp_path / "results", SMOKE_PRESET.of_dataset("coco"))
+    assert "No graph: not run here." in relabeling_table.render(elsewhere)  # these are on digits
     capsys.readouterr()
 
 
