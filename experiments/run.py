@@ -121,13 +121,19 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     preset = PRESETS[given.preset].of_dataset(given.dataset)
     if "results" in given.names:
-        print(report.write(Results(given.results, preset)))
+        try:
+            print(report.write(Results(given.results, preset)))
+        except UserError as error:
+            sys.exit(str(error))
         return
     if given.jobs < 1 or (given.threads is not None and given.threads < 1):
         parser.error("--jobs and --threads are at least 1")
     names = [*EXPERIMENTS, *OTHERS] if "all" in given.names else given.names
+    jobs = selected(names, Results(given.results, preset), given.seeds, given.only)
+    if not jobs and not set(names) & set(OTHERS):
+        sys.exit("no job has these settings, or those it depends on are not there yet")
     if given.list:
-        for job in selected(names, Results(given.results, preset), given.seeds, given.only):
+        for job in jobs:
             there = (given.results / preset.name / f"{job.name}.json").is_file()
             print("done" if there else "    ", job.name)
         return

@@ -241,6 +241,10 @@ def test_data_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
         open_dataset("coco-mini", tmp_path)
     with pytest.raises(SystemExit, match=r"labels\.csv: cannot be read"):
         main(["seeds", "--data", str(tmp_path), "--results", str(tmp_path)])
+    with pytest.raises(SystemExit, match="no job has these settings"):
+        main(["ablation", "--seeds", "9", "--results", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"the folder .* does not exist"):
+        main(["results", "--results", str(tmp_path / "nowhere" / "results")])
 
 
 def test_rates_go_on_until_the_best_one_lies_between_others(tmp_path: Path) -> None:
