@@ -4,6 +4,10 @@ A pair (image, class) counts only when its label is known; nothing about an unkn
 positives, predicted positives and the precision-recall curve are integer counts over the known pairs, so the result
 does not depend on batches, order or processes.
 
+Average precision, the area under the ROC curve, precision and F1 of a class are defined only where a false positive can
+be seen: with known present labels alone they would be perfect whatever the scores. Such classes are left out of the
+means and of the overall precision and micro-F1, and listed.
+
 Scores and thresholds are compared in single precision. Infinite scores are allowed (a probability of exactly 0 or 1 has
 one); the score of a known pair that is not a number is an error. A class is predicted present where
 ``score >= threshold``.
@@ -40,7 +44,8 @@ def average_precision(scores: Array, labels: Array, *, form: Form = "area") -> N
         form: ``"area"`` or ``"11point"``.
 
     Returns:
-        (C,) float64 in [0, 1]; NaN for a class without a known present label, for which it is undefined.
+        (C,) float64 in [0, 1]; NaN for a class without known labels of both signs. Without a known present label it is
+        undefined; without a known absent one it would be 1 whatever the scores.
 
     Raises:
         UserError: shapes differ, a label is not +1, -1 or 0, or the score of a known pair is NaN.
@@ -73,8 +78,8 @@ def evaluate(
         exclude: classes (names or columns) left out of every metric, the exact match and all divisors.
         zero_division: None: precision is undefined for a class without predicted presents, recall without known
             presents, F1 without both, and the means are over the classes that remain; 0 or 1: undefined values of these
-            three count as that number instead (0 is scikit-learn's default). Average precision without a known present
-            label stays undefined.
+            three count as that number instead (0 is scikit-learn's default). What needs a known absent label stays
+            undefined without one.
 
     Returns:
         The metrics, with the counts they come from; ``to_dict`` for JSON, ``table`` for people.
