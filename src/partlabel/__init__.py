@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from partlabel import formats, method, metrics, simulate
-    from partlabel.config import Config
-    from partlabel.labels import LabelTable
-    from partlabel.model import Model
-    from partlabel.scoring import predict
-    from partlabel.training import train
+    from partlabel.labels.table import LabelTable
+    from partlabel.models.model import Model
+    from partlabel.tasks.predict import predict
+    from partlabel.training.config import Config
+    from partlabel.training.loop import train
 
     __version__: str
 
@@ -33,15 +33,15 @@ __all__ = [
 
 #: public name -> (module, attribute); no attribute: the module itself
 _HOMES = {
-    "Config": ("partlabel.config", "Config"),
-    "LabelTable": ("partlabel.labels", "LabelTable"),
-    "Model": ("partlabel.model", "Model"),
+    "Config": ("partlabel.training.config", "Config"),
+    "LabelTable": ("partlabel.labels.table", "LabelTable"),
+    "Model": ("partlabel.models.model", "Model"),
     "formats": ("partlabel.formats", None),
     "method": ("partlabel.method", None),
     "metrics": ("partlabel.metrics", None),
-    "predict": ("partlabel.scoring", "predict"),
-    "simulate": ("partlabel.simulate", None),
-    "train": ("partlabel.training", "train"),
+    "predict": ("partlabel.tasks.predict", "predict"),
+    "simulate": ("partlabel.labels.simulate", None),
+    "train": ("partlabel.training.loop", "train"),
 }
 
 
