@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from partlabel import formats, method, metrics, simulate
+    from partlabel.images.dataset import PartialLabelDataset
     from partlabel.labels.table import LabelTable
+    from partlabel.method.loss import PartialBCE
     from partlabel.models.model import Model
     from partlabel.tasks.predict import predict
     from partlabel.training.config import Config
@@ -22,6 +24,8 @@ __all__ = [
     "Config",
     "LabelTable",
     "Model",
+    "PartialBCE",
+    "PartialLabelDataset",
     "__version__",
     "formats",
     "method",
@@ -36,6 +40,8 @@ _HOMES = {
     "Config": ("partlabel.training.config", "Config"),
     "LabelTable": ("partlabel.labels.table", "LabelTable"),
     "Model": ("partlabel.models.model", "Model"),
+    "PartialBCE": ("partlabel.method.loss", "PartialBCE"),
+    "PartialLabelDataset": ("partlabel.images.dataset", "PartialLabelDataset"),
     "formats": ("partlabel.formats", None),
     "method": ("partlabel.method", None),
     "metrics": ("partlabel.metrics", None),
