@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from partlabel import formats
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import options
 
 

@@ -20,7 +20,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.metrics import average_precision, evaluate
 from tests.reference import metrics as reference
 

@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.assemble import Statements, assemble
 from partlabel.formats.class_names import settle_names
-from partlabel.formats.files import PICTURES
 from partlabel.formats.given import given
 from partlabel.formats.options import option
 from partlabel.formats.report import ImportReport, Tally, plural
-from partlabel.labels import LabelTable
+from partlabel.images.locate import PICTURES
+from partlabel.labels.table import LabelTable
 
 #: names of folders that hold parts of a data set, not classes
 _SPLITS = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 Content = TypeVar("Content")
 

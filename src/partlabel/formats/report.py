@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 _WIDTH = 110
 _INDENT = 15

@@ -6,10 +6,10 @@ import json
 import os
 from pathlib import Path
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
+from partlabel.core.files import replacing
 from partlabel.formats.report import ImportReport
-from partlabel.labels import LabelTable
-from partlabel.storage import replacing
+from partlabel.labels.table import LabelTable
 
 
 def report_paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.table.delimited import find_encoding
 
 

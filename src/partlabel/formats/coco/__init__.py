@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import Statements, assemble
 from partlabel.formats.class_names import Classes, settle_names
 from partlabel.formats.coco.layout import Category, Id, Layout, load, plain
@@ -16,7 +16,7 @@ from partlabel.formats.coco.options import CocoOptions
 from partlabel.formats.coco.writing import write
 from partlabel.formats.given import given
 from partlabel.formats.report import ImportReport, Tally, plural
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["CocoOptions", "read", "write"]
 

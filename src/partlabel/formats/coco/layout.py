@@ -8,7 +8,7 @@ import re
 
 import msgspec
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 Id = int | float | str
 

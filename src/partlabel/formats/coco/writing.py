@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
-from partlabel.labels import LabelTable
-from partlabel.storage import replacing
+from partlabel.core.files import replacing
+from partlabel.labels.table import LabelTable
 
 _ROWS = 16_384
 

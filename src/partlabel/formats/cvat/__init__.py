@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import Statements, assemble
 from partlabel.formats.class_names import settle_names, tidy
 from partlabel.formats.cvat.layout import Content
 from partlabel.formats.cvat.options import CvatOptions
 from partlabel.formats.given import given
 from partlabel.formats.report import ImportReport, Tally, plural
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["CvatOptions", "read"]
 

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import IO
 from xml.parsers import expat
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 #: elements of an image that outline something; the name of its class is in ``label``
 SHAPES = ("box", "polygon", "polyline", "points", "cuboid", "mask", "ellipse", "skeleton")

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.fiftyone.documents import Source
 from partlabel.formats.fiftyone.gathering import Gathered, Label
 from partlabel.formats.fiftyone.options import FiftyOneOptions

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.json_text import load_json
 from partlabel.formats.report import plural
 

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import Statements, assemble
 from partlabel.formats.class_names import settle_names
 from partlabel.formats.given import given
 from partlabel.formats.nuswide.lists import Lists, find, read_classes, read_columns, read_images
 from partlabel.formats.nuswide.options import NusWideOptions
 from partlabel.formats.report import ImportReport, Tally, ValueCount
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["NusWideOptions", "read"]
 

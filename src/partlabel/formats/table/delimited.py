@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.table.blocks import BLOCK_BYTES, TEXT, read_blocks
 
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}

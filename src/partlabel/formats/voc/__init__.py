@@ -8,7 +8,7 @@ from partlabel.formats.report import ImportReport
 from partlabel.formats.voc import class_lists, objects
 from partlabel.formats.voc.options import VocOptions
 from partlabel.formats.voc.tree import find, xml_files
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["VocOptions", "read"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.coding import canonical
 
 _DIFFICULT = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}

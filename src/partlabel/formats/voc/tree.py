@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 
 @dataclass(frozen=True)
