@@ -10,11 +10,12 @@ labels among the unknown ones has the likelihood
     L(pi) = product over unknown labels of  pi p(x) / p + (1 - pi) (1 - p(x)) / (1 - p)
 
 and a label whose log-odds of being present were z among the known ones has z + delta among the unknown ones, with
-``delta = logit(pi) - logit(p)``. Saerens et al. maximise L by EM for each class alone. A class with few known labels, or
-whose scores tell little, then gets a share of chance. Here delta is taken as drawn from a normal distribution over the
-classes, N(mu, tau^2), because the habits of those who label are alike over classes; mu and tau are found from all
-classes together (empirical Bayes). The known labels are fewer than the unknown ones, so log L is scaled by
-``known / (known + unknown)``, the information in a comparison of two samples of these sizes.
+``delta = logit(pi) - logit(p)``. Saerens et al. maximise L by EM for each class alone. A class with few known labels,
+or whose scores tell little, then gets a share of chance. Here delta is taken as drawn from a normal distribution over
+the classes, N(mu, tau^2), because the habits of those who label are alike over classes; mu and tau are found from all
+classes together (empirical Bayes). ``p(x)`` is itself found from the known labels, which are fewer than the unknown
+ones; so log L is scaled by ``k / (k + unknown)``, the information in a comparison of two samples of these sizes, where
+k is the harmonic mean of the numbers of known present and known absent labels.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.calibration import sigmoid
+from partlabel.metrics.calibration import sigmoid
 
 Floats = NDArray[np.float64]
 
 #: values of delta, mu: from a hundredth of the odds to seven times the odds
 GRID = np.linspace(-5.0, 2.0, 57)
 #: edges of the bins of the log-odds z
-_EDGES = np.linspace(-14.0, 8.0, 111)
+_EDGES = np.linspace(-14.0, 8.0, 221)
 _CENTRES = np.append(np.insert((_EDGES[1:] + _EDGES[:-1]) / 2, 0, _EDGES[0]), _EDGES[-1])
-#: before the labels are looked at: standard deviation of mu; spread of delta over classes, and the classes it counts as
+#: before labels are looked at: mean and deviation of mu; spread of delta over classes, and the classes it counts as
 MU_MEAN, MU_SPREAD, TAU, TAU_CLASSES = 0.0, 2.0, 0.5, 2.0
 _ROUNDS = 100
 
@@ -74,16 +75,14 @@ def likelihood(unknown: Floats, share: Floats, known: Floats) -> Floats:
     Args:
         unknown: (C, bins) the unknown labels of each class, counted by :func:`histogram`.
         share: (C,) mean probability of the known labels to be present, above 0 and below 1.
-        known: (C,) number of known labels.
+        known: (C,) number of known labels that ``share`` and the log-odds rest on.
     """
     share = np.clip(share, 1e-6, 1 - 1e-6)[:, None]
     p = sigmoid(_CENTRES)
     present, absent = p / share, (1 - p) / (1 - share)
     pi = sigmoid(np.log(share / (1 - share)) + GRID)
-    result = np.stack(
-        [(unknown * np.log(pi[:, g : g + 1] * present + (1 - pi[:, g : g + 1]) * absent)).sum(1) for g in range(len(GRID))],
-        1,
-    )
+    each = [pi[:, g : g + 1] * present + (1 - pi[:, g : g + 1]) * absent for g in range(len(GRID))]
+    result = np.stack([(unknown * np.log(likely)).sum(1) for likely in each], 1)
     total = unknown.sum(1)
     result *= (known / np.maximum(known + total, 1))[:, None]
     return result - result.max(1, keepdims=True)
