@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from partlabel.tasks.predict import predict
     from partlabel.training.config import Config
     from partlabel.training.loop import train
+    from partlabel.training.run import Run
 
     __version__: str
 
@@ -22,6 +23,7 @@ __all__ = [
     "Config",
     "LabelTable",
     "Model",
+    "Run",
     "__version__",
     "formats",
     "method",
@@ -36,6 +38,7 @@ _HOMES = {
     "Config": ("partlabel.training.config", "Config"),
     "LabelTable": ("partlabel.labels.table", "LabelTable"),
     "Model": ("partlabel.models.model", "Model"),
+    "Run": ("partlabel.training.run", "Run"),
     "formats": ("partlabel.formats", None),
     "method": ("partlabel.method", None),
     "metrics": ("partlabel.metrics", None),
