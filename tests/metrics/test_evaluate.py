@@ -20,7 +20,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from partlabel.core.errors import UserError
+from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.metrics import average_precision, evaluate
 from tests.reference import metrics as reference
 
@@ -395,6 +395,11 @@ class TestInputs:
     def test_types_without_minus_one(self, dtype: Any) -> None:
         with pytest.raises(UserError, match="cannot hold -1"):
             evaluate(np.zeros((1, 2)), np.ones((1, 2), dtype))
+
+    @pytest.mark.parametrize("dtype", [np.int64, np.float32])
+    def test_matrices_of_0_and_1(self, dtype: Any) -> None:
+        with pytest.warns(PartlabelWarning, match="is 0 meant as absent"):
+            evaluate(np.zeros((2, 2)), np.array([[1, 0], [0, 1]], dtype))
 
     def test_shapes(self) -> None:
         with pytest.raises(UserError, match=r"found \(3, 2\) and \(2, 3\)"):

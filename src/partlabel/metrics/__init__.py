@@ -15,15 +15,16 @@ one); the score of a known pair that is not a number is an error. A class is pre
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.core.errors import UserError
+from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.metrics.accumulator import Accumulator
-from partlabel.metrics.pairs import Array
+from partlabel.metrics.pairs import Array, to_numpy
 from partlabel.metrics.report import DECISION_RULE, FORMS
 from partlabel.metrics.result import Form, Metrics
 
@@ -86,12 +87,24 @@ def evaluate(
 
     Raises:
         UserError: as ``average_precision``; unknown or repeated class names; thresholds of a wrong shape or not finite.
+
+    Warns:
+        PartlabelWarning: labels of another type than int8 hold 1 and 0 and no -1, as a 0/1 matrix does. (In int8, which
+            label tables give, such labels are silently what they are: of one sign.)
     """
     shape = np.shape(scores)
     if len(shape) != 2:
         raise UserError(f"scores must have the shape (images, classes), found {tuple(shape)}")
     accumulator = Accumulator(shape[1], class_names)
     accumulator.update(scores, labels)
+    given = to_numpy(labels)
+    if given.dtype != np.int8 and (given == 0).any() and given.max() == 1 and given.min() == 0:
+        warnings.warn(
+            "no label is known absent (-1), but some are present (1) and unknown (0); is 0 meant as absent? Here 0 is "
+            "unknown, and only recall can be measured",
+            PartlabelWarning,
+            stacklevel=2,
+        )
     return accumulator.compute(
         thresholds, form=form, min_support=min_support, exclude=exclude, zero_division=zero_division
     )

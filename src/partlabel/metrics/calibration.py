@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from partlabel.core.errors import UserError
+
 Floats = NDArray[np.float64]
 
 #: the slope never falls below this: a higher score must not mean a lower probability
@@ -24,6 +26,8 @@ _POOLED_SPREAD = np.array([2.0, 5.0])
 #: how many classes the starting spread counts as, so that a handful of classes do not agree by chance
 _PRIOR_CLASSES = 2.0
 BINS = 15
+#: scores before the sigmoid; beyond this a training has diverged
+LARGEST = 1e4
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,17 @@ class ClassFits:
 def fit_classes(
     scores: NDArray[np.floating], classes: NDArray[np.integer], present: NDArray[np.bool_], count: int
 ) -> ClassFits | None:
-    """Fit as :func:`fit`, and keep what the classes have in common."""
+    """Fit as :func:`fit`, and keep what the classes have in common.
+
+    Raises:
+        UserError: scores that are not finite, or beyond ``LARGEST``.
+    """
+    largest = float(np.abs(scores).max(initial=0))
+    if not largest <= LARGEST:
+        raise UserError(
+            f"scores reach {largest:.3g}, so they are no log-odds and cannot be calibrated: the training has probably "
+            "diverged; train with a lower learning rate"
+        )
     if present.all() or not present.any():
         return None
     x, y = np.asarray(scores, np.float64), present.astype(np.float64)
