@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -26,10 +25,8 @@ from partlabel.method.pooling import WeldonPool2d
 from partlabel.metrics.calibration import Calibration, sigmoid
 from partlabel.models.backbone import Backbone
 from partlabel.models.config import ModelConfig
+from partlabel.models.description import DESCRIPTION_FILE, VERSION, WEIGHTS_FILE, decision, read_description
 from partlabel.models.weights import create_backbone
-
-WEIGHTS_FILE, DESCRIPTION_FILE = "model.safetensors", "model.toml"
-_VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,10 +253,10 @@ class Model(nn.Module):
     def describe(self) -> dict[str, Any]:
         """All but the weights, as nested plain values."""
         return {
-            "version": _VERSION,
+            "version": VERSION,
             "classes": list(self.classes),
             "class_ids": None if self.class_ids is None else list(self.class_ids),
-            **_decision(self.thresholds, self.threshold_goal, self.threshold_sources, self.calibration),
+            **decision(self.thresholds, self.threshold_goal, self.threshold_sources, self.calibration),
             "preprocessing": msgspec.to_builtins(dataclasses.asdict(self.preprocessing)),
             "model": dataclasses.asdict(self.config),
         }
@@ -354,68 +351,6 @@ class Model(nn.Module):
         mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
         self.register_buffer("pixel_scale", (1 / (255 * std)).view(3, 1, 1), persistent=False)
         self.register_buffer("pixel_shift", (-mean / std).view(3, 1, 1), persistent=False)
-
-
-def _decision(
-    thresholds: Sequence[float], goal: str, sources: Sequence[str], calibration: Calibration | None
-) -> dict[str, Any]:
-    """The part of ``model.toml`` that says how scores become decisions and probabilities."""
-    found: dict[str, Any] = {
-        "thresholds": [float(value) for value in thresholds],
-        "decision": "present where score >= threshold, in single precision",
-        "threshold_goal": goal,
-        "threshold_sources": list(sources),
-    }
-    if calibration is not None:
-        meaning = "probability = 1 / (1 + exp(-(slope * score + offset)))"
-        found["calibration"] = {"meaning": meaning, **dataclasses.asdict(calibration)}
-    return found
-
-
-def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the ``model.toml`` of a model folder.
-
-    Raises:
-        UserError: there is none, or it is damaged or of a newer version.
-    """
-    path = Path(folder) / DESCRIPTION_FILE
-    try:
-        description = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise UserError(f"{folder}: holds no model ({DESCRIPTION_FILE} is missing)") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: is damaged: {error}") from None
-    if description.get("version") != _VERSION:
-        raise UserError(f"{path}: version {description.get('version')}; this partlabel reads version {_VERSION}")
-    # models saved before thresholds were chosen
-    description.setdefault("threshold_goal", "default")
-    description.setdefault("threshold_sources", ["default"] * len(description.get("classes", ())))
-    return description
-
-
-def write_decision(
-    folder: str | os.PathLike[str],
-    thresholds: Sequence[float],
-    goal: str,
-    sources: Sequence[str],
-    calibration: Calibration | None,
-) -> None:
-    """Replace thresholds and calibration of a saved model, whole or not at all; its weights are not touched.
-
-    Args:
-        folder: a folder that :meth:`Model.save` wrote.
-        thresholds: C thresholds on scores.
-        goal: see :class:`Model`.
-        sources: C, see :class:`Model`.
-        calibration: of C classes, or None for the plain sigmoid.
-
-    Raises:
-        UserError: the folder holds no model, or it cannot be written.
-    """
-    description = read_description(folder)
-    description.pop("calibration", None)
-    description |= _decision(thresholds, goal, sources, calibration)
-    write_text(Path(folder) / DESCRIPTION_FILE, to_toml(description))
 
 
 def copy_model(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
