@@ -13,9 +13,9 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from partlabel.errors import UserError
-from partlabel.formats.json_text import load_json
 from partlabel.formats.labelstudio.addresses import local_address
 from partlabel.formats.labelstudio.writing import interface_path
+from partlabel.formats.reading import load_json
 from partlabel.formats.table.delimited import open_table
 from partlabel.labels import LabelTable
 from partlabel.next_labels import WHY, Answers, Questions

@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 
 from partlabel import LabelTable, formats
 from partlabel.errors import UserError
-from partlabel.formats.watching import watched
+from partlabel.formats.reading import watched
 from tests.formats.cases import case, rows
 from tests.reference import formats as naive
 

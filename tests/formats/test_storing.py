@@ -10,8 +10,7 @@ import pytest
 from partlabel import LabelTable, formats
 from partlabel.cli import main
 from partlabel.errors import UserError
-from partlabel.formats.report import ImportReport
-from partlabel.formats.storing import store
+from partlabel.formats.report import ImportReport, store
 
 
 def stored(folder: Path) -> list[str]:

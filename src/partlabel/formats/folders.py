@@ -13,13 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from partlabel.errors import UserError
-from partlabel.formats import options as read_as
-from partlabel.formats.assemble import Statements, assemble
-from partlabel.formats.class_names import settle_names
 from partlabel.formats.files import PICTURES
-from partlabel.formats.given import given
-from partlabel.formats.options import option
 from partlabel.formats.report import ImportReport, Tally, plural
+from partlabel.formats.spine import CommonOptions, Source, choice, finish, without
 from partlabel.labels import LabelTable
 
 #: names of folders that hold parts of a data set, not classes
@@ -27,23 +23,20 @@ _SPLITS = frozenset({"train", "training", "val", "valid", "validation", "dev", "
 #: bytes at the end of a file that are compared before the whole file is read
 _END_BYTES = 4096
 
-_NOT_LISTED = option(
-    "what a class counts as in whose folder a picture does not lie: unknown or absent",
-    read_as.choice("unknown", "absent"),
-)
-_CLASSES = option(
-    "the classes that are wanted, in this order: names between commas, or a file with one name a line", read_as.names
-)
-_RENAME = option("other class names: old=new,old=new, or a CSV file with the header from,to", read_as.rename)
 
+@dataclass(frozen=True, kw_only=True)
+class FolderOptions(CommonOptions):
+    """Options of the format ``folders``; every image has its file, and nothing can contradict."""
 
-@dataclass(frozen=True)
-class FolderOptions:
-    """Options of the format ``folders``; the help of each is in its metadata."""
-
-    not_listed: str = field(default="unknown", metadata=_NOT_LISTED)
-    classes: list[str] | None = field(default=None, metadata=_CLASSES)
-    rename: dict[str, str] | None = field(default=None, metadata=_RENAME)
+    not_listed: str | None = choice(
+        "unknown",
+        "unknown",
+        "absent",
+        help="what a class counts as in whose folder a picture does not lie: unknown or absent",
+    )
+    conflicts: str = without("error")
+    images: str | None = without()
+    missing: str = without("error")
 
 
 @dataclass
@@ -76,29 +69,17 @@ def read(path: str, options: FolderOptions) -> tuple[LabelTable, ImportReport]:
     if found.other:
         report.notes.append(f"left aside (not pictures by their ending, or links to folders): {Tally.of(found.other)}")
     first = _copies(path, found.pictures, report)
-    classes = settle_names(found.classes, report, rename=options.rename, chosen=options.classes, sort=True)
-    cls = classes.index[np.array(found.cls, np.int32)]
     kept = np.flatnonzero(first == np.arange(len(first)))
-    image = np.searchsorted(kept, first).astype(np.int32)
-
-    def place(rows: Sequence[int]) -> list[str]:
-        return [found.pictures[row] for row in rows]
-
-    said = Statements(
+    source = Source(
         pa.array([found.pictures[i] for i in kept], pa.string()),
-        classes.names,
-        image,
-        cls,
-        np.ones(len(cls), np.int8),
-        np.arange(len(cls)),
-        place,
+        found.classes,
+        np.searchsorted(kept, first),
+        found.cls,
+        np.ones(len(first), np.int8),
+        lambda rows: [found.pictures[row] for row in rows],
+        sort=True,
     )
-    unwanted = [name for name, index in zip(found.classes, classes.index, strict=True) if index < 0]
-    if unwanted:
-        reason = f"labels of {len(unwanted):,} classes that are not in the class list"
-        report.dropped[reason] = Tally.of(unwanted, int((cls < 0).sum()))
-        said.keep(cls >= 0)
-    return assemble(said, report, not_listed=options.not_listed, options=given(options)), report
+    return finish(source, options, report), report
 
 
 def _scan(path: str) -> _Found:

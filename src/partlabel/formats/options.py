@@ -24,6 +24,12 @@ def option(help: str, parse: Callable[[str, Any], Any]) -> dict[str, Any]:
 _LISTS = (".txt", ".csv", ".tsv", ".names")
 
 
+def option_fields(kind: type[Any]) -> list[dataclasses.Field[Any]]:
+    """Return the options of a format, its own before those that it shares; a field outside ``init`` is none."""
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    return sorted(fields, key=lambda field: field.name not in kind.__annotations__)
+
+
 def build(kind: type[Options], format_name: str, given: Mapping[str, Any]) -> Options:
     """Read the options that a user gave.
 
@@ -35,7 +41,7 @@ def build(kind: type[Options], format_name: str, given: Mapping[str, Any]) -> Op
     Raises:
         UserError: an option that the format does not have (all are listed), or a value that cannot be read.
     """
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    fields = {field.name: field for field in option_fields(kind)}
     unknown = []
     for name in given:
         if name not in fields:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from partlabel.errors import UserError
-from partlabel.formats.json_text import load_json
+from partlabel.formats.reading import load_json
 
 
 class ClassLists(msgspec.Struct):

@@ -11,7 +11,7 @@ from partlabel.errors import UserError
 from partlabel.formats.fiftyone.documents import Source
 from partlabel.formats.fiftyone.gathering import Gathered, Label
 from partlabel.formats.fiftyone.options import FiftyOneOptions
-from partlabel.formats.image_names import name_below
+from partlabel.formats.files import name_below
 from partlabel.formats.report import plural
 
 #: fields with checked present and absent classes, as the Open Images of FiftyOne's zoo have them

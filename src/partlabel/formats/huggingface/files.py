@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from partlabel.errors import UserError
-from partlabel.formats.json_text import load_json
+from partlabel.formats.reading import load_json
 from partlabel.formats.report import plural
 
 _PART = re.compile(r"(?P<split>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?:-[0-9a-f]+)?")

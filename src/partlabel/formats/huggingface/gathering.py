@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from partlabel.errors import UserError
 from partlabel.formats.assemble import Statements
 from partlabel.formats.class_names import settle_names
+from partlabel.formats.files import name_below
 from partlabel.formats.huggingface import features
 from partlabel.formats.huggingface.choosing import Columns
 from partlabel.formats.huggingface.options import HuggingFaceOptions
 from partlabel.formats.huggingface.pictures import PictureFolder
 from partlabel.formats.huggingface.reading import Cells, DataFile, cells
-from partlabel.formats.image_names import name_below
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.table.columns import NameColumn
 

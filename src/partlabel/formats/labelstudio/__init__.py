@@ -9,13 +9,13 @@ import msgspec
 from partlabel.errors import UserError
 from partlabel.formats.assemble import assemble
 from partlabel.formats.given import given
-from partlabel.formats.json_text import load_json
 from partlabel.formats.labelstudio.answers import Answers
 from partlabel.formats.labelstudio.flat import read_csv, read_min
 from partlabel.formats.labelstudio.options import LabelStudioOptions
 from partlabel.formats.labelstudio.statements import statements
 from partlabel.formats.labelstudio.tasks import read_tasks
 from partlabel.formats.labelstudio.writing import write
+from partlabel.formats.reading import load_json
 from partlabel.formats.report import ImportReport
 from partlabel.formats.table.delimited import open_table
 from partlabel.labels import LabelTable

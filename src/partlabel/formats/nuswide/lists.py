@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.errors import UserError
+from partlabel.formats.reading import text_lines
 from partlabel.formats.report import plural
-from partlabel.formats.text_lines import text_lines
 
 _LABELS = re.compile(r"labels_(?P<name>.+?)(?:_(?P<set>train|test))?\.txt", re.IGNORECASE)
 _IMAGES = {"imagelist.txt": "all", "trainimagelist.txt": "train", "testimagelist.txt": "test"}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from partlabel.errors import UserError
 from partlabel.formats.class_names import tidy
-from partlabel.formats.table.delimited import find_encoding
+from partlabel.formats.reading import find_encoding
 
 _ID = re.compile(r"\s*\"?/[a-z]/[^,\s]+\"?\s*,")
 

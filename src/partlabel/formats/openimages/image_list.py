@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from partlabel.errors import UserError
 from partlabel.formats.assemble import Statements
+from partlabel.formats.reading import find_encoding
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.table.columns import NameColumn
-from partlabel.formats.table.delimited import find_encoding, open_table
+from partlabel.formats.table.delimited import open_table
 
 
 def take_listed(said: Statements, path: str, report: ImportReport) -> None:

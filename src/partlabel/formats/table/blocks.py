@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from partlabel.formats.watching import advance
+from partlabel.formats.reading import advance
 
 BLOCK_BYTES = 8 << 20
 #: what bounds the memory on a machine with many cores

@@ -6,7 +6,6 @@ with its line or reads what pyarrow could not.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import itertools
 import mmap
@@ -17,10 +16,10 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from partlabel.errors import UserError
+from partlabel.formats.reading import find_encoding
 from partlabel.formats.table.blocks import BLOCK_BYTES, TEXT, read_blocks
 
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _BATCH_ROWS = 65_536
 
 
@@ -155,32 +154,6 @@ def open_table(path: str, *, encoding: str | None = None, separator: str | None 
     if wrong := _undecoded(path, encoding, header_end, header):
         raise _unreadable(path, wrong)
     return TextTable(path, encoding, separator, header, header_end)
-
-
-def find_encoding(path: str, declared: str | None = None) -> str:
-    """Return the codec of a text file: as declared, by its byte-order mark, otherwise UTF-8.
-
-    Raises:
-        UserError: the file cannot be opened, is empty, or has neither a mark nor the look of UTF-8; an unknown codec.
-    """
-    try:
-        with open(path, "rb") as file:
-            start = file.read(4096)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    if not start:
-        raise UserError(f"{path}: the file is empty")
-    marked = next((codec for mark, codec in _MARKS if start.startswith(mark)), None)
-    if declared is not None:
-        try:
-            name = codecs.lookup(declared).name
-        except LookupError as error:
-            raise UserError(f"the encoding {declared!r} is not known") from error
-        fits = marked is not None and (marked.startswith(name) or name.startswith(marked))
-        return marked if marked and fits else name
-    if marked is None and b"\0" in start:
-        raise UserError(f"{path}: not UTF-8 text; if it is UTF-16 without a mark, say encoding=utf-16-le")
-    return marked or "utf-8"
 
 
 def _records(

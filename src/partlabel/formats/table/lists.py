@@ -11,9 +11,9 @@ from partlabel.errors import UserError
 from partlabel.formats.assemble import Statements
 from partlabel.formats.class_names import settle_names
 from partlabel.formats.coding import SILENT, canonical
+from partlabel.formats.reading import find_encoding
 from partlabel.formats.report import plural
 from partlabel.formats.table.columns import NameColumn, ValueColumn
-from partlabel.formats.table.delimited import find_encoding
 from partlabel.formats.table.job import TableJob
 
 

@@ -12,8 +12,8 @@ from partlabel.errors import UserError
 from partlabel.formats.assemble import Statements
 from partlabel.formats.class_names import settle_names
 from partlabel.formats.coding import canonical
+from partlabel.formats.reading import text_lines
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
-from partlabel.formats.text_lines import text_lines
 from partlabel.formats.voc.objects import DIFFICULT
 from partlabel.formats.voc.options import VocOptions
 from partlabel.formats.voc.tree import Tree, class_lists, image_sets, unquoted

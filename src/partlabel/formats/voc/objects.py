@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from partlabel.errors import UserError
 from partlabel.formats.assemble import Statements
 from partlabel.formats.class_names import settle_names
+from partlabel.formats.reading import text_lines
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
-from partlabel.formats.text_lines import text_lines
 from partlabel.formats.voc.annotation import parse
 from partlabel.formats.voc.options import VocOptions
 from partlabel.formats.voc.tree import Tree, image_sets, unquoted, xml_files
