@@ -125,6 +125,25 @@ class Statements:
         self.groups = None if self.groups is None else self.groups.filter(pa.array(mask))
         self.unlabelled = None if self.unlabelled is None else self.unlabelled[mask]
 
+    def join_images(self, number: NDArray[np.int32], names: pa.StringArray) -> None:
+        """Put images together.
+
+        Args:
+            number: int32 (N,) number of each image among the new ones.
+            names: of the new images. Their group is that of the first image that has one; they are unlabelled where
+                all of their images are.
+        """
+        self.image, self.images = number[self.image], names
+        if self.groups is not None:
+            groups: list[str | None] = [None] * len(names)
+            for own, group in zip(number.tolist(), self.groups.to_pylist(), strict=True):
+                groups[own] = groups[own] or group
+            self.groups = pa.array(groups, pa.string())
+        if self.unlabelled is not None:
+            labelled = np.zeros(len(names), bool)
+            labelled[number[~self.unlabelled]] = True
+            self.unlabelled = ~labelled
+
     def merge(self, report: ImportReport, policy: str) -> None:
         """Leave one statement for each pair, sorted by pair.
 
