@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel import LabelTable, formats
-from partlabel.cli import main
-from partlabel.errors import UserError
+from partlabel.app.cli import main
+from partlabel.core.errors import UserError
 from tests.formats.cases import CASES
 
 HUGGINGFACE = Path(__file__).with_name("huggingface_files")

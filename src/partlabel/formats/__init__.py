@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import (
     chexpert,
     coco,
@@ -26,7 +26,7 @@ from partlabel.formats import (
 )
 from partlabel.formats.options import build
 from partlabel.formats.report import ImportReport
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["FORMATS", "Format", "ImportReport", "read", "write"]
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.class_names import Classes, settle_names
 from partlabel.formats.reading import text_lines
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
 from partlabel.formats.spine import CommonOptions, Source, choice, finish, option, settle, unique, without
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["NusWideOptions", "read"]
 

@@ -6,7 +6,7 @@ from partlabel.formats.report import ImportReport
 from partlabel.formats.spine import finish
 from partlabel.formats.voc import class_lists, objects
 from partlabel.formats.voc.tree import VocOptions, find, xml_files
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["VocOptions", "read"]
 

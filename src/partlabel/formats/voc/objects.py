@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from lxml import etree
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.class_names import Classes
 from partlabel.formats.coding import canonical
 from partlabel.formats.reading import XmlError, text_lines, xml_root

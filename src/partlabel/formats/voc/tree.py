@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.spine import CommonOptions, choice, option
 
