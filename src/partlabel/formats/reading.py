@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import mmap
+import os
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -46,6 +47,22 @@ def advance(done: int, total: int) -> None:
     watcher = _watcher.get()
     if watcher is not None:
         watcher(done // 1_000_000, -(-total // 1_000_000))
+
+
+def files_below(folder: str, *endings: str) -> list[str]:
+    """Return the files in a folder and below it, relative with ``/``, sorted; hidden files and folders are left out.
+
+    Args:
+        folder: where to look.
+        endings: in lower case, such as ``.xml``; files end with one of them in any case.
+    """
+    found = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        inner = os.path.relpath(parent, folder)
+        own = [name for name in names if name.casefold().endswith(endings) and not name.startswith(".")]
+        found += [os.path.normpath(os.path.join(inner, name)).replace(os.sep, "/") for name in own]
+    return sorted(found)
 
 
 def find_encoding(path: str, declared: str | None = None) -> str:
