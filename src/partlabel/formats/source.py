@@ -20,6 +20,7 @@ from partlabel.label_pairs import MODEL
 CONFLICTS = ("error", "unknown", "present", "absent", "majority")
 #: the most pairs that not_listed=absent may fill in; each takes 6 bytes
 _MOST_FILLED = 2_000_000_000
+_OF_STATEMENTS = ("image", "cls", "value", "row", "origin", "score", "round", "yields")
 _WORDS = {1: "present", -1: "absent", 0: "unknown"}
 
 
@@ -68,6 +69,14 @@ class Source:
     annotated: bool = False
     what: str = "labels of {} classes that are not in the class list"
 
+    def keep(self, index: NDArray[Any]) -> None:
+        """Leave only some statements, given as a mask (S,) or as numbers in the wanted order."""
+        if self.row is None:
+            self.row = np.arange(len(np.asarray(self.image)))
+        for name in _OF_STATEMENTS:
+            if (array := getattr(self, name)) is not None:
+                setattr(self, name, np.asarray(array)[index])
+
 
 def unique(names: Sequence[str] | pa.Array) -> tuple[pa.StringArray, NDArray[np.int32]]:
     """Return the unique names in order of appearance, and the number of each name, int32."""
@@ -102,7 +111,7 @@ class Statements:
 
     def keep(self, index: NDArray[Any]) -> None:
         """Leave only some statements, given as a mask (S,) or as numbers in the wanted order."""
-        for name in ("image", "cls", "value", "row", "origin", "score", "round", "yields"):
+        for name in _OF_STATEMENTS:
             if (array := getattr(self, name)) is not None:
                 setattr(self, name, array[index])
 

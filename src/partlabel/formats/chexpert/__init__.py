@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from partlabel.errors import UserError
-from partlabel.formats.assemble import assemble
+from partlabel.formats.assemble import Statements, assemble
 from partlabel.formats.chexpert.options import ChexpertOptions
 from partlabel.formats.chexpert.pictures import columns, group_patients, keep_view, open_unpacked, spread
 from partlabel.formats.class_names import tidy
 from partlabel.formats.coding import ABSENT, PRESENT, SILENT, UNCERTAIN, Coding
 from partlabel.formats.given import given
 from partlabel.formats.report import ImportReport
-from partlabel.formats.table import wide
+from partlabel.formats.spine import settle
 from partlabel.formats.table.delimited import TextTable
-from partlabel.formats.table.job import TableJob
+from partlabel.formats.table.job import Job
+from partlabel.formats.table.layouts import read_wide
 from partlabel.formats.table.options import TableOptions
 from partlabel.labels import LabelTable
 
@@ -62,7 +65,19 @@ def read(path: str, options: ChexpertOptions) -> tuple[LabelTable, ImportReport]
         rename=options.rename,
         image_column=f"#{image_column + 1}",
     )
-    said = wide.read(TableJob(path, table_options, report, coding, text))
+    job = Job(table_options, report)
+    read_wide(job, text)
+    source = job.source()
+    settled = settle(source.classes, table_options, report)
+    said = Statements(
+        source.images,
+        settled.names,
+        np.asarray(source.image, np.int32),
+        settled.index[np.asarray(source.cls)],
+        np.asarray(source.value),
+        np.asarray(source.row),
+        source.place,
+    )
     if options.metadata is not None:
         spread(said, options.metadata, options.view, report)
     elif options.view != "all":
