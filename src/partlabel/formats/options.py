@@ -27,7 +27,8 @@ _LISTS = (".txt", ".csv", ".tsv", ".names")
 def option_fields(kind: type[Any]) -> list[dataclasses.Field[Any]]:
     """Return the options of a format, its own before those that it shares; a field outside ``init`` is none."""
     fields = [field for field in dataclasses.fields(kind) if field.init]
-    return sorted(fields, key=lambda field: field.name not in kind.__annotations__)
+    own = list(kind.__annotations__)
+    return sorted(fields, key=lambda field: own.index(field.name) if field.name in own else len(own))
 
 
 def build(kind: type[Options], format_name: str, given: Mapping[str, Any]) -> Options:

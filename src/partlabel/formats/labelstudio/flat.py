@@ -60,7 +60,7 @@ def read_csv(text: TextTable, options: LabelStudioOptions, report: ImportReport)
     first = next(text.batches(range(len(header))), None)
     if first is None:
         raise UserError(f"{text.path}: the table has no rows")
-    columns = {name: cells.dictionary.to_pylist() for name, cells in zip(header, first.columns, strict=True) if name}
+    columns = {name: cells.unique().to_pylist() for name, cells in zip(header, first.columns, strict=True) if name}
     job = _Job(text.path, columns, options, report)
     used = [header.index(name) for name in header if name in job.used]
 
