@@ -13,7 +13,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from partlabel.errors import UserError
-from partlabel.formats.labelstudio.addresses import local_address
+from partlabel.formats.addresses import local_address
 from partlabel.formats.labelstudio.writing import interface_path
 from partlabel.formats.reading import load_json
 from partlabel.formats.table.delimited import open_table

@@ -10,8 +10,8 @@ from xml.sax.saxutils import quoteattr
 import msgspec
 import numpy as np
 
-from partlabel.formats.labelstudio.addresses import local_address
-from partlabel.formats.labelstudio.answers import ABSENT, PRESENT
+from partlabel.formats.addresses import local_address
+from partlabel.formats.labelstudio.exports import ABSENT, PRESENT
 from partlabel.labels import LabelTable
 from partlabel.storage import replacing, write_text
 
