@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import ast
 import math
+import re
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from partlabel.errors import UserError
+from partlabel.formats import options as read_as
 from partlabel.formats.class_names import Classes
 from partlabel.formats.report import ImportReport, Tally, plural
-from partlabel.formats.spine import CommonOptions, Source, choice, finish, settle
+from partlabel.formats.spine import CommonOptions, Source, choice, finish, option, settle
 from partlabel.label_pairs import MODEL, ranges
 from partlabel.labels import LabelTable
 
+#: a list of names as Python or JSON writes it
+_LIST = re.compile(r"""\s*\[\s*(?:["'].*["'],?)?\s*\]\s*""", re.DOTALL)
+#: usual names of fields with checked present and absent classes, as the Open Images of FiftyOne's zoo have them
+POSITIVE, NEGATIVE = "positive_labels", "negative_labels"
 #: probabilities are moved inside these bounds, so that the score before the sigmoid is finite
 _LOWEST, _HIGHEST = 1e-7, 1 - 1e-7
 #: offenders that are kept for an error, and statements that are kept as Python objects
@@ -40,6 +49,25 @@ Said = NDArray[Any]
 Place = Callable[[Sequence[int], Sequence[int]], list[str]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions(CommonOptions):
+    """The common options as they read in the formats that know whether somebody looked at an image."""
+
+    not_listed: str | None = choice(
+        "unknown",
+        "unknown",
+        "absent",
+        help="what a class counts as that was not listed or chosen: unknown or absent; images that nobody has labelled "
+        "stay unknown",
+    )
+    classes: Any = option(
+        None,
+        read_as.names,
+        "the classes that are wanted, in this order: names between commas, or a file with one name a line; class "
+        "numbers without names are positions in it",
+    )
+
+
 def weak_option(whose: str) -> Any:
     """Declare the option that says what becomes of the labels of models."""
     return choice(
@@ -58,13 +86,23 @@ def before_sigmoid(probability: float) -> float:
     return math.log(inside / (1 - inside))
 
 
-def is_probability(value: Any) -> bool:
+def is_probability(value: Any) -> TypeGuard[float]:
     """Tell whether a value of a file is a number from 0 to 1."""
     return type(value) in (int, float) and 0 <= value <= 1
 
 
+def listed(text: str) -> list[str]:
+    """Return the names of a list that was written as text by Python or JSON, ``['a', 'b']``; other text is one name."""
+    if _LIST.fullmatch(text):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            names = ast.literal_eval(text.strip())
+            if all(isinstance(name, str) for name in names):
+                return names or [""]
+    return [text]
+
+
 class Records:
-    """Records of a source, such as annotations, samples or lines: each is about one image and says something of classes.
+    """Records of a source (annotations, samples, lines): each is about one image and says something of classes.
 
     Attributes:
         images: image name -> number, in order of appearance.
@@ -72,7 +110,7 @@ class Records:
         wrong: the first places that cannot be read, for ``check``; ``wrong_count`` counts all.
     """
 
-    def __init__(self, report: ImportReport, options: CommonOptions, *, weak: str = "keep") -> None:
+    def __init__(self, report: ImportReport, options: RecordOptions, *, weak: str = "keep") -> None:
         """Prepare for a source.
 
         Args:
@@ -106,6 +144,10 @@ class Records:
         self._answered.append(answered)
         self._model.append(model)
         return len(self._image) - 1
+
+    def image_of(self) -> NDArray[np.int64]:
+        """Return the number of the image of each record, (R,)."""
+        return np.array(self._image, np.int64)
 
     def number(self, name: str) -> int:
         """Return the number of a class name as in the source, for ``extend``; -1 for a blank one."""
@@ -181,7 +223,7 @@ class Records:
             UserError: as ``spine.finish``.
         """
         self._flush()
-        said, image = np.concatenate(self._said), np.array(self._image, np.int64)
+        said, image = np.concatenate(self._said), self.image_of()
         self._said = []
         answered, by_model = self._who_answered(said)
         said = self._judge_models(said, image)
@@ -288,10 +330,47 @@ def _denied(said: Said, record: NDArray[np.int64], size: int, origin_of: NDArray
     return _with_absent(said, np.repeat(record, size), np.tile(np.arange(size), len(record)), origin_of)
 
 
-def _with_absent(
-    said: Said, record: NDArray[np.int64], cls: NDArray[np.int64], origin_of: NDArray[np.int64]
-) -> Said:
+def _with_absent(said: Said, record: NDArray[np.int64], cls: NDArray[np.int64], origin_of: NDArray[np.int64]) -> Said:
     more = np.zeros(len(record), _SAID)
     more["record"], more["cls"], more["value"], more["origin"] = record, cls, -1, origin_of[record]
     more["score"], more["round"] = np.nan, -1
     return np.concatenate([said, more])
+
+
+def choose_signs(
+    path: str,
+    found: Sequence[str],
+    there: Sequence[str],
+    given: tuple[str | None, str | None],
+    described: Sequence[str],
+    what: str,
+) -> dict[str, int]:
+    """Choose the fields (or columns) that are read.
+
+    Args:
+        path: for errors.
+        found: fields that hold labels; ``there``: all fields that may be chosen by their usual name.
+        given: the fields with present and with absent classes, as the options name them.
+        described: the fields to choose from, for an error.
+        what: ``field`` or ``column``, as the options are called.
+
+    Returns:
+        Field -> +1 where it lists present classes, -1 where it lists absent ones.
+
+    Raises:
+        UserError: no field, several to choose from, or one for both.
+    """
+    positive, negative = given
+    if positive is None and negative is None:
+        if POSITIVE in there:
+            positive = POSITIVE
+        elif len(found) == 1:
+            (positive,) = found
+        else:
+            problem = f"more than one {what} has" if found else f"no {what} has"
+            raise UserError(f"{path}: {problem} labels; name it with {what}=NAME", list(described))
+    if negative is None and positive == POSITIVE and NEGATIVE in there:
+        negative = NEGATIVE
+    if positive == negative:
+        raise UserError(f"{path}: {what} and negative_{what} are both {positive}")
+    return {name: value for name, value in ((positive, 1), (negative, -1)) if name is not None}

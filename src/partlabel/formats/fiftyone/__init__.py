@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,21 @@ import msgspec
 
 from partlabel.errors import UserError
 from partlabel.formats import options as read_as
-from partlabel.formats.fiftyone.writing import NEGATIVE, POSITIVE, write
+from partlabel.formats.fiftyone.writing import write
 from partlabel.formats.files import name_below
 from partlabel.formats.reading import load_json
-from partlabel.formats.records import Records, before_sigmoid, is_probability, weak_option
+from partlabel.formats.records import (
+    NEGATIVE,
+    POSITIVE,
+    RecordOptions,
+    Records,
+    before_sigmoid,
+    choose_signs,
+    is_probability,
+    weak_option,
+)
 from partlabel.formats.report import ImportReport, Tally, plural
-from partlabel.formats.spine import CommonOptions, option
+from partlabel.formats.spine import option
 from partlabel.label_pairs import MODEL, ORIGINS
 from partlabel.labels import LabelTable
 
@@ -31,7 +40,7 @@ _WORDS = {1: "present", -1: "absent"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class FiftyOneOptions(CommonOptions):
+class FiftyOneOptions(RecordOptions):
     """Options of the format ``fiftyone``."""
 
     field: str | None = option(
@@ -306,8 +315,8 @@ def _score(label: Label, value: int, weak: str) -> float | None:
         if type(label.score) in (int, float) and abs(label.score) < _LARGEST:
             return float(label.score)
         return math.nan if confidence is None else before_sigmoid(confidence)
-    clean = confidence in (None, 1) or (confidence == 0 and value < 0) or label.origin in ORIGINS
-    return None if clean else before_sigmoid(confidence)
+    clean = confidence == 1 or (confidence == 0 and value < 0) or label.origin in ORIGINS
+    return None if confidence is None or clean else before_sigmoid(confidence)
 
 
 def _decoder(fields: list[str]) -> msgspec.json.Decoder[Any]:
@@ -327,22 +336,7 @@ def _choose(source: Source, options: FiftyOneOptions) -> dict[str, int]:
         raise UserError(
             f"{source.path}: no sample has labels in {' or '.join(unknown)}; the fields with labels are", there
         )
-    positive = options.field
-    if positive is None and options.negative_field is None:
-        if POSITIVE in kinds:
-            positive = POSITIVE
-        elif len(kinds) == 1:
-            (positive,) = kinds
-        else:
-            problem = "more than one field has labels" if kinds else "no field has labels"
-            raise UserError(f"{source.path}: {problem}; name it with field=NAME", there)
-    negative = options.negative_field
-    if negative is None and positive == POSITIVE and NEGATIVE in kinds:
-        negative = NEGATIVE
-    if positive == negative:
-        raise UserError(f"{source.path}: field and negative_field are both {positive}")
-    pairs: Mapping[str | None, int] = {positive: 1, negative: -1}
-    return {name: value for name, value in pairs.items() if name is not None}
+    return choose_signs(source.path, list(kinds), list(kinds), (options.field, options.negative_field), there, "field")
 
 
 def _label_fields(source: Source) -> dict[str, str]:

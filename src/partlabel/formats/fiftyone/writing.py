@@ -8,12 +8,11 @@ from typing import Any
 
 import msgspec
 
+from partlabel.formats.records import NEGATIVE, POSITIVE
 from partlabel.label_pairs import MODEL, ORIGINS
 from partlabel.labels import LabelTable
 from partlabel.storage import replacing
 
-#: fields with checked present and absent classes, as the Open Images of FiftyOne's zoo have them
-POSITIVE, NEGATIVE = "positive_labels", "negative_labels"
 _ROWS = 16_384
 #: how FiftyOne writes the type of a field with several classes
 _FIELD = "fiftyone.core.fields.EmbeddedDocumentField(fiftyone.core.labels.Classifications)"
