@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from partlabel.label_pairs import MODEL
 CONFLICTS = ("error", "unknown", "present", "absent", "majority")
 #: the most pairs that not_listed=absent may fill in; each takes 6 bytes
 _MOST_FILLED = 2_000_000_000
+#: the fields of a source with one entry for each statement
+_STATEMENT = ("image", "cls", "value", "row", "origin", "score", "round", "yields")
 _WORDS = {1: "present", -1: "absent", 0: "unknown"}
 
 
@@ -70,6 +72,13 @@ class Source:
     annotated: bool = False
     what: str = "labels of {} classes that are not in the class list"
 
+    def only(self, index: NDArray[Any]) -> Source:
+        """Return the source with some of its statements, given as a mask (S,) or as numbers."""
+        row = np.arange(len(np.asarray(self.cls))) if self.row is None else self.row
+        arrays = {name: getattr(self, name) for name in _STATEMENT if name != "row"}
+        kept = {name: np.asarray(own)[index] for name, own in arrays.items() if own is not None}
+        return replace(self, row=np.asarray(row)[index], **kept)
+
 
 def unique(names: Sequence[str] | pa.Array) -> tuple[pa.StringArray, NDArray[np.int32]]:
     """Return the unique names in order of appearance, and the number of each name, int32."""
@@ -104,7 +113,7 @@ class Statements:
 
     def keep(self, index: NDArray[Any]) -> None:
         """Leave only some statements, given as a mask (S,) or as numbers in the wanted order."""
-        for name in ("image", "cls", "value", "row", "origin", "score", "round", "yields"):
+        for name in _STATEMENT:
             if (array := getattr(self, name)) is not None:
                 setattr(self, name, array[index])
 
@@ -118,6 +127,25 @@ class Statements:
         self.groups = None if self.groups is None else self.groups.filter(pa.array(mask))
         self.unlabelled = None if self.unlabelled is None else self.unlabelled[mask]
         self.modelled = None if self.modelled is None else self.modelled[mask]
+
+    def join_images(self, number: NDArray[np.int32], names: pa.StringArray) -> None:
+        """Put images together.
+
+        Args:
+            number: int32 (N,) number of each image among the new ones.
+            names: of the new images. Their group is that of the first image that has one; they are unlabelled where
+                all of their images are.
+        """
+        self.image, self.images = number[self.image], names
+        if self.groups is not None:
+            groups: list[str | None] = [None] * len(names)
+            for own, group in zip(number.tolist(), self.groups.to_pylist(), strict=True):
+                groups[own] = groups[own] or group
+            self.groups = pa.array(groups, pa.string())
+        if self.unlabelled is not None:
+            labelled = np.zeros(len(names), bool)
+            labelled[number[~self.unlabelled]] = True
+            self.unlabelled = ~labelled
 
     def merge(self, report: ImportReport, policy: str) -> None:
         """Leave one statement for each pair, sorted by pair.
