@@ -19,6 +19,7 @@ from partlabel.formats import (
     folders,
     huggingface,
     labelstudio,
+    manifest,
     nuswide,
     openimages,
     table,
@@ -117,6 +118,12 @@ FORMATS = {
             "Hugging Face datasets: Parquet, folders of save_to_disk, image folders with metadata.jsonl",
             huggingface.HuggingFaceOptions,
             huggingface.read,
+        ),
+        Format(
+            "manifest",
+            "JSON lines of annotation services: SageMaker, Vertex AI (also CSV), Azure ML, Labelbox, Prodigy",
+            manifest.ManifestOptions,
+            manifest.read,
         ),
         Format(
             "openimages",

@@ -9,15 +9,17 @@ from urllib.parse import quote, unquote, urlsplit
 from partlabel.errors import UserError
 from partlabel.formats.report import plural
 
-#: how images are called
-RULES = ("path", "file", "url")
-
 _UPLOAD = re.compile(r"^(?:https?://[^/]+)?(?:/[^?#]*)?/data/upload/(?:\d+/)?([^?#]+)")
 _LOCAL = re.compile(r"^(?:https?://[^/]+)?(?:/[^?#]*)?/data/[^?#]*\?d=(.+)$", re.DOTALL)
 _STORAGE = re.compile(r"^(?:s3s?|gs|azure-blob|redis)://[^/]+/(.+)$", re.DOTALL)
 #: data stores of Azure ML: AmlDatastore://NAME/PATH, azureml://subscriptions/.../datastores/NAME/paths/PATH
 _AZURE = re.compile(r"^(?:AmlDatastore://[^/]+/|azureml://(?:.*?/)?datastores/[^/]+/paths/)(.+)$", re.DOTALL)
 _WEB = re.compile(r"^https?://", re.IGNORECASE)
+#: the help of the option that says how images are called
+IMAGE_NAMES = (
+    "how images are called: path, the path in the storage (of uploads to Label Studio the name before the upload); "
+    "file, the last part; url, the address as it stands; or a beginning of the path that is taken away"
+)
 #: Label Studio puts eight hexadecimal digits before the name of a file that is uploaded
 _PREFIX = re.compile(r"^[0-9a-f]{8}-(?=.)")
 
@@ -28,8 +30,8 @@ def image_name(address: str, rule: str) -> tuple[str, str]:
     Args:
         address: ``/data/upload/1/1a2b3c4d-cat.jpg``, ``/data/local-files/?d=pets/cat.jpg``, ``s3://bucket/cat.jpg``,
             ``https://...`` or a plain path.
-        rule: ``path`` (the path in the storage; of uploads to Label Studio the name before the upload), ``file`` (the
-            last part) or ``url``.
+        rule: ``file`` (the last part), ``url`` (as it is), otherwise the path in the storage; of uploads to Label
+            Studio the name before the upload.
 
     Raises:
         ValueError: an address without a path.
@@ -64,7 +66,7 @@ class Addresses:
     """The names of images by their addresses; no two images get one name."""
 
     def __init__(self, rule: str) -> None:
-        """Prepare for one of ``RULES``."""
+        """Prepare for a rule as ``image_name`` takes it."""
         self.rule = rule
         self._names: dict[str, str] = {}
         self._first: dict[str, tuple[str, str]] = {}

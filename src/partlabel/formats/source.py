@@ -142,10 +142,17 @@ class Statements:
             for own, group in zip(number.tolist(), self.groups.to_pylist(), strict=True):
                 groups[own] = groups[own] or group
             self.groups = pa.array(groups, pa.string())
+
+        def any_of(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+            result = np.zeros(len(names), bool)
+            result[number[mask]] = True
+            return result
+
         if self.unlabelled is not None:
-            labelled = np.zeros(len(names), bool)
-            labelled[number[~self.unlabelled]] = True
-            self.unlabelled = ~labelled
+            seen = ~self.unlabelled
+            self.unlabelled = ~any_of(seen)
+            if self.modelled is not None:
+                self.modelled = any_of(self.modelled) & ~any_of(seen & ~self.modelled)
 
     def merge(self, report: ImportReport, policy: str) -> None:
         """Leave one statement for each pair, sorted by pair.

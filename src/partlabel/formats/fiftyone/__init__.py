@@ -13,7 +13,6 @@ import msgspec
 from partlabel.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.fiftyone.writing import write
-from partlabel.formats.files import name_below
 from partlabel.formats.reading import load_json
 from partlabel.formats.records import (
     NEGATIVE,
@@ -238,7 +237,7 @@ class _Reader:
         for position, raw in enumerate(source.content.samples or []):
             try:
                 sample = decoder.decode(raw)
-                image = name_below(sample.filepath.strip(), options.images)
+                image = sample.filepath.strip()
                 values = [getattr(sample, f"field{i}") for i in range(len(fields))]
                 labels = [[] if value is None else value.labels() for value in values]
                 if not image:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from partlabel.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.coding import NOT_A_LABEL, PRESENT, Coding, shown
-from partlabel.formats.files import name_below
 from partlabel.formats.huggingface.columns import (
     Cells,
     Columns,
@@ -197,7 +196,7 @@ class _Reader:
         if nameless := [row for row, name in enumerate(names) if not name]:
             hint = "; extract=FOLDER writes the images and names them" if self.columns.is_image else ""
             self._refuse(np.array(nameless), f"no image name in {self.columns.names}{hint}")
-        return [name_below(name, self.options.images) for name in names] if self.options.images else names
+        return names
 
     def _add_labels(
         self, file: DataFile, column: str, value: int, part: int, entries: Cells, names: Sequence[str] | None

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from partlabel.errors import UserError
 from partlabel.formats import options as read_as
-from partlabel.formats.addresses import RULES
+from partlabel.formats.addresses import IMAGE_NAMES
 from partlabel.formats.files import PICTURES
 from partlabel.formats.records import RecordOptions
 from partlabel.formats.report import plural
@@ -48,12 +48,7 @@ class LabelStudioOptions(RecordOptions):
     image_column: str | None = option(
         None, read_as.text, "key of the task data (column of the CSV export) with the image"
     )
-    image_names: str = choice(
-        "path",
-        *RULES,
-        help="how images are called: path, the path in the storage, of uploads the name before the upload; file, the "
-        "last part of the address; url, the address as it stands",
-    )
+    image_names: str = option("path", read_as.text, IMAGE_NAMES)
     separator: str | None = option(None, read_as.separator, "character between the columns of a CSV export")
     encoding: str | None = option(
         None, read_as.text, "encoding of a CSV export; otherwise by the byte-order mark, or UTF-8"
