@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel import formats
-from partlabel.errors import UserError
-from tests.formats.cases import case, rows
+from partlabel.core.errors import UserError
+from tests.formats.cases import CASES, case, rows
 from tests.formats.test_writing import tables
 
 LABELS = "<label><name>wet</name></label><label><name>dark</name></label>"
@@ -174,10 +174,10 @@ def test_nesting_without_end_is_refused(tmp_path):
 
 
 def test_attr_01_checkboxes_are_classes_by_option():
-    folder, expected = case("ATTR-01")
+    folder = CASES / "ATTR-01"
     table, report = formats.read("cvat", folder / "cvat_attributes.xml", attributes="classes")
-    assert list(table.classes) == expected["classes"]
-    assert rows(table) == expected["labels"]
+    assert table.classes == ("wet", "lit")
+    assert rows(table) == {"a.jpg": [1, -1], "b.jpg": [-1, 1], "c.jpg": [0, 0]}
     table, report = formats.read("cvat", folder / "cvat_attributes.xml")
     assert rows(table) == {"a.jpg": [1], "b.jpg": [1], "c.jpg": [0]}
     assert "checkboxes can be read as classes: attributes=classes" in report.notes

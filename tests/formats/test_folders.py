@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel import formats
-from partlabel.errors import UserError
-from partlabel.formats import files
+from partlabel.core.errors import UserError
+from partlabel.images import locate as files
 from tests.formats.cases import case, rows
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from partlabel import formats
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from tests.formats.cases import case, rows
 
 

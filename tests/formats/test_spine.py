@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.report import ImportReport
 from partlabel.formats.source import Source, unique
 from partlabel.formats.spine import CommonOptions, finish, option, without
-from partlabel.label_pairs import MODEL, ORIGINS, REVIEW
+from partlabel.labels.pairs import MODEL, ORIGINS, REVIEW
 from tests.formats.cases import rows
 
 

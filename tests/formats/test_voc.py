@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel import formats
-from partlabel.errors import UserError
-from partlabel.formats.files import locate
+from partlabel.core.errors import UserError
 from partlabel.formats.voc import tree
+from partlabel.images.locate import locate
 from tests.formats.cases import case, rows
 
 

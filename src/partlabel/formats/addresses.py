@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from urllib.parse import quote, unquote, urlsplit
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.report import plural
 
 _UPLOAD = re.compile(r"^(?:https?://[^/]+)?(?:/[^?#]*)?/data/upload/(?:\d+/)?([^?#]+)")

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
+from partlabel.core.files import replacing
 from partlabel.formats import options as read_as
 from partlabel.formats.class_names import tidy
 from partlabel.formats.reading import load_json
 from partlabel.formats.report import ImportReport, plural
 from partlabel.formats.spine import CommonOptions, Source, choice, finish, option
-from partlabel.labels import LabelTable
-from partlabel.storage import replacing
+from partlabel.labels.table import LabelTable
 
 __all__ = ["CocoOptions", "read", "write"]
 

@@ -15,12 +15,12 @@ import numpy as np
 from lxml import etree
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.class_names import tidy
 from partlabel.formats.reading import XmlError, refuse_entities, xml_events
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.spine import CommonOptions, Source, choice, finish, unique
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["CvatOptions", "read"]
 

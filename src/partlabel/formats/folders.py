@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
-from partlabel.formats.files import PICTURES, first_copies
+from partlabel.core.errors import UserError
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.spine import CommonOptions, Source, choice, finish, without
-from partlabel.labels import LabelTable
+from partlabel.images.locate import PICTURES, first_copies
+from partlabel.labels.table import LabelTable
 
 #: names of folders that hold parts of a data set, not classes
 _SPLITS = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})

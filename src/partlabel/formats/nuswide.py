@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.class_names import Classes, settle_names
-from partlabel.formats.reading import text_lines
+from partlabel.formats.reading import files_below, text_lines
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
 from partlabel.formats.spine import CommonOptions, Source, choice, finish, option, settle, unique, without
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["NusWideOptions", "read"]
 
@@ -180,7 +180,7 @@ def find(folder: str) -> Lists:
         UserError: there are no label lists.
     """
     found = Lists()
-    for file in _text_files(folder):
+    for file in (os.path.join(folder, name) for name in files_below(folder, ".txt")):
         name = os.path.basename(file)
         if owner := _IMAGES.get(name.casefold()):
             found.images.setdefault(owner, []).append(file)
@@ -190,12 +190,6 @@ def find(folder: str) -> Lists:
     if not found.labels:
         raise UserError(f"{folder}: no label lists, such as Labels_sky.txt or Labels_sky_Train.txt, in or below it")
     return found
-
-
-def _text_files(folder: str) -> Iterator[str]:
-    for parent, folders, names in os.walk(folder):
-        folders.sort()
-        yield from (os.path.join(parent, name) for name in sorted(names) if name.casefold().endswith(".txt"))
 
 
 def read_images(path: str) -> list[str]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import codecs
 import mmap
+import os
 import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import IO, TypeVar, cast
 
 import msgspec
 from lxml import etree
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 Content = TypeVar("Content")
 Watcher = Callable[[int, int], None]
@@ -46,6 +47,22 @@ def advance(done: int, total: int) -> None:
     watcher = _watcher.get()
     if watcher is not None:
         watcher(done // 1_000_000, -(-total // 1_000_000))
+
+
+def files_below(folder: str, *endings: str) -> list[str]:
+    """Return the files in a folder and below it, relative with ``/``, sorted; hidden files and folders are left out.
+
+    Args:
+        folder: where to look.
+        endings: in lower case, such as ``.xml``; files end with one of them in any case.
+    """
+    found = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        inner = os.path.relpath(parent, folder)
+        own = [name for name in names if name.casefold().endswith(endings) and not name.startswith(".")]
+        found += [os.path.normpath(os.path.join(inner, name)).replace(os.sep, "/") for name in own]
+    return sorted(found)
 
 
 def find_encoding(path: str, declared: str | None = None) -> str:
@@ -128,7 +145,7 @@ def load_json(path: str, kind: type[Content], what: str) -> Content:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _content(file: BinaryIO) -> memoryview:
+def _content(file: IO[bytes]) -> memoryview:
     """Return the bytes of a file after its byte-order mark; raw parts of what is decoded from them may outlive it."""
     try:
         content: mmap.mmap | bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -158,7 +175,7 @@ def _decode(path: str, text: memoryview, kind: type[Content], what: str) -> Cont
         raise UserError(f"{path}: not {what}: lists or objects inside each other without end") from None
 
 
-def xml_events(file: BinaryIO) -> Iterator[tuple[str, etree._Element]]:
+def xml_events(file: IO[bytes]) -> Iterator[tuple[str, etree._Element]]:
     """Yield (``start`` or ``end``, element) while an XML file streams through, in any encoding that Python knows.
 
     Entities are not expanded; nothing is fetched.
@@ -173,7 +190,7 @@ def xml_events(file: BinaryIO) -> Iterator[tuple[str, etree._Element]]:
         )
 
 
-def xml_root(file: BinaryIO) -> etree._Element:
+def xml_root(file: IO[bytes]) -> etree._Element:
     """Return the root of an XML file, read as ``xml_events`` does; a file with entities is refused.
 
     Raises:
@@ -219,7 +236,7 @@ def _xml_mistakes() -> Generator[None]:
         raise XmlError(1, f"its encoding cannot be read: {error}") from None
 
 
-def _decoded(file: BinaryIO) -> tuple[BinaryIO, str | None]:
+def _decoded(file: IO[bytes]) -> tuple[IO[bytes], str | None]:
     """Return the file, and how lxml is to read it; what only Python can decode becomes UTF-8 on the way."""
     declared = _DECLARED.match(file.read(1024))
     file.seek(0)
@@ -233,4 +250,4 @@ def _decoded(file: BinaryIO) -> tuple[BinaryIO, str | None]:
         raise XmlError(1, f"unknown encoding: {name}") from None
     if codec.name in ("utf-8", "utf-16", "ascii", "iso8859-1"):
         return file, None
-    return cast(BinaryIO, codecs.EncodedFile(file, "utf-8", codec.name)), "utf-8"
+    return cast("IO[bytes]", codecs.EncodedFile(file, "utf-8", codec.name)), "utf-8"

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.class_names import Classes
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.spine import CommonOptions, Source, choice, finish, option, settle
-from partlabel.label_pairs import MODEL, ranges
-from partlabel.labels import LabelTable
+from partlabel.labels.pairs import MODEL, ranges
+from partlabel.labels.table import LabelTable
 
 #: a list of names as Python or JSON writes it
 _LIST = re.compile(r"""\s*\[\s*(?:["'].*["'],?)?\s*\]\s*""", re.DOTALL)

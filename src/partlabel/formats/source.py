@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.class_names import Classes
 from partlabel.formats.report import Conflict, ImportReport, Tally, plural
-from partlabel.label_pairs import MODEL
+from partlabel.labels.pairs import MODEL
 
 #: how contradicting statements about one pair are settled; row order never decides
 CONFLICTS = ("error", "unknown", "present", "absent", "majority")

@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
+from partlabel.core.files import write_text
 from partlabel.formats import options as read_as
 from partlabel.formats.class_names import Classes, settle_names
-from partlabel.formats.files import first_copies, locate, name_below, would_fit
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.source import CONFLICTS, Source, Statements, unique
-from partlabel.labels import LabelTable
-from partlabel.storage import write_text
+from partlabel.images.locate import first_copies, locate, name_below, would_fit
+from partlabel.labels.table import LabelTable
 
 __all__ = ["CommonOptions", "Source", "choice", "finish", "option", "settle", "unique", "without"]
 

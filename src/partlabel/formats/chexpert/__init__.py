@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import assemble
 from partlabel.formats.chexpert.options import ChexpertOptions
 from partlabel.formats.chexpert.pictures import columns, group_patients, keep_view, open_unpacked, spread
@@ -14,7 +14,7 @@ from partlabel.formats.table import wide
 from partlabel.formats.table.delimited import TextTable
 from partlabel.formats.table.job import TableJob
 from partlabel.formats.table.options import TableOptions
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["ChexpertOptions", "read"]
 

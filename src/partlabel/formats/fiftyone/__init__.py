@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.fiftyone.writing import write
 from partlabel.formats.reading import load_json
@@ -26,8 +26,8 @@ from partlabel.formats.records import (
 )
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.spine import option
-from partlabel.label_pairs import MODEL, ORIGINS
-from partlabel.labels import LabelTable
+from partlabel.labels.pairs import MODEL, ORIGINS
+from partlabel.labels.table import LabelTable
 
 __all__ = ["FiftyOneOptions", "read", "write"]
 

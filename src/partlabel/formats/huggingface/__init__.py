@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.coding import NOT_A_LABEL, PRESENT, Coding, shown
 from partlabel.formats.huggingface.columns import (
@@ -34,7 +34,7 @@ from partlabel.formats.huggingface.values import coding_of, parse_coding, value_
 from partlabel.formats.records import RecordOptions, Records, listed
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
 from partlabel.formats.spine import option
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["HuggingFaceOptions", "read"]
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.reading import load_json
 from partlabel.formats.report import plural
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import coding as codings
 from partlabel.formats.coding import Coding, canonical
 from partlabel.formats.huggingface.columns import cells, class_names, holds_lists_of_numbers

@@ -7,7 +7,7 @@ import math
 import msgspec
 from msgspec import Raw, Struct
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.addresses import Addresses
 from partlabel.formats.class_names import tidy
 from partlabel.formats.labelstudio.exports import Export, LabelStudioOptions
@@ -17,8 +17,8 @@ from partlabel.formats.labelstudio.writing import write
 from partlabel.formats.reading import load_json
 from partlabel.formats.records import Records, before_sigmoid, is_probability
 from partlabel.formats.report import ImportReport
-from partlabel.label_pairs import MODEL
-from partlabel.labels import LabelTable
+from partlabel.labels.pairs import MODEL
+from partlabel.labels.table import LabelTable
 
 __all__ = ["LabelStudioOptions", "read", "write"]
 

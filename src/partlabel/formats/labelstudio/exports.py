@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.addresses import IMAGE_NAMES
-from partlabel.formats.files import PICTURES
 from partlabel.formats.records import RecordOptions
 from partlabel.formats.report import plural
 from partlabel.formats.spine import choice, option
 from partlabel.formats.table.options import IMAGE_COLUMNS
+from partlabel.images.locate import PICTURES
 
 #: the controls that partlabel writes; read as such where nothing else is said
 PRESENT, ABSENT = "present", "absent"

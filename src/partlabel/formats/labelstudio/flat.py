@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.labelstudio.exports import (
     ABSENT,
     PRESENT,

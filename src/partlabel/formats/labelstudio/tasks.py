@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.labelstudio.exports import (
     SKIPPED,
     Answer,

@@ -14,15 +14,15 @@ from typing import Any
 
 import msgspec
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.addresses import IMAGE_NAMES, Addresses
 from partlabel.formats.manifest.services import ML_USE, SERVICES, Answer, Item, Job, Service
 from partlabel.formats.records import RecordOptions, Records, before_sigmoid, is_probability, weak_option
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.spine import option
-from partlabel.label_pairs import MODEL
-from partlabel.labels import LabelTable
+from partlabel.labels.pairs import MODEL
+from partlabel.labels.table import LabelTable
 
 __all__ = ["ManifestOptions", "read"]
 

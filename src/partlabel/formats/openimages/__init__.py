@@ -11,7 +11,7 @@ from partlabel.formats.openimages.sources import find_files
 from partlabel.formats.openimages.vocabulary import settle_classes
 from partlabel.formats.openimages.writing import write
 from partlabel.formats.report import ImportReport, Tally
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["OpenImagesOptions", "read", "write"]
 

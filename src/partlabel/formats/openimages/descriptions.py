@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.class_names import tidy
 from partlabel.formats.reading import find_encoding
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import Statements
 from partlabel.formats.reading import find_encoding
 from partlabel.formats.report import ImportReport, Tally, plural

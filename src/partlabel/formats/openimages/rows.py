@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.openimages.sources import AnnotationFile
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
 from partlabel.formats.table.columns import NameColumn

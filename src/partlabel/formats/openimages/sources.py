@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.report import ImportReport, Tally
 from partlabel.formats.table.delimited import TextTable, open_table
 

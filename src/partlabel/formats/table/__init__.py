@@ -14,7 +14,7 @@ from partlabel.formats.table.delimited import open_table
 from partlabel.formats.table.job import TableJob
 from partlabel.formats.table.options import CLASS_COLUMNS, IMAGE_COLUMNS, VALUE_COLUMNS, TableOptions
 from partlabel.formats.table.writing import write
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["TableOptions", "read", "write"]
 

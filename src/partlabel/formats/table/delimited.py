@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.reading import find_encoding
 from partlabel.formats.table.blocks import BLOCK_BYTES, TEXT, read_blocks
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import coding as codings
 from partlabel.formats.assemble import Statements, image_groups
 from partlabel.formats.coding import Coding

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import Statements
 from partlabel.formats.class_names import settle_names
 from partlabel.formats.coding import SILENT, canonical

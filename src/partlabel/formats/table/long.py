@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import Statements
 from partlabel.formats.class_names import Classes, settle_names
 from partlabel.formats.coding import NOT_A_LABEL, PRESENT, SILENT
@@ -15,7 +15,7 @@ from partlabel.formats.report import Tally
 from partlabel.formats.table.columns import NameColumn, ValueColumn
 from partlabel.formats.table.job import TableJob, column_number
 from partlabel.formats.table.options import CLASS_COLUMNS, IMAGE_COLUMNS, TAG_COLUMNS, VALUE_COLUMNS
-from partlabel.label_pairs import ranges
+from partlabel.labels.pairs import ranges
 
 
 def read_long(job: TableJob) -> Statements:

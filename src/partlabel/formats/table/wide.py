@@ -7,7 +7,7 @@ import difflib
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import Statements
 from partlabel.formats.class_names import settle_names, tidy
 from partlabel.formats.coding import NOT_A_LABEL, SILENT

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from partlabel.formats.reading import files_below
 from partlabel.formats.report import ImportReport
 from partlabel.formats.spine import finish
 from partlabel.formats.voc import class_lists, objects
-from partlabel.formats.voc.tree import VocOptions, find, xml_files
-from partlabel.labels import LabelTable
+from partlabel.formats.voc.tree import VocOptions, find
+from partlabel.labels.table import LabelTable
 
 __all__ = ["VocOptions", "read"]
 
@@ -21,7 +22,7 @@ def read(path: str, options: VocOptions) -> tuple[LabelTable, ImportReport]:
     tree = find(path)
     layout = options.layout
     if layout == "auto":
-        layout = "xml" if tree.annotations is not None and xml_files(tree.annotations) else "lists"
+        layout = "xml" if tree.annotations is not None and files_below(tree.annotations, ".xml") else "lists"
     if layout == "xml":
         source = objects.read(path, tree, options, report)
         usual, why = "absent", "the objects of an image are taken to cover every class"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.class_names import Classes
 from partlabel.formats.coding import canonical
 from partlabel.formats.reading import text_lines

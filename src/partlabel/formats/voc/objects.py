@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 from lxml import etree
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.class_names import Classes
 from partlabel.formats.coding import canonical
-from partlabel.formats.reading import XmlError, text_lines, xml_root
+from partlabel.formats.reading import XmlError, files_below, text_lines, xml_root
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
 from partlabel.formats.spine import Source, settle
-from partlabel.formats.voc.tree import DIFFICULT, UNSURE, Tree, VocOptions, image_sets, unquoted, xml_files
+from partlabel.formats.voc.tree import DIFFICULT, UNSURE, Tree, VocOptions, image_sets, unquoted
 
 _MARKS = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 
@@ -114,7 +114,7 @@ def _text(element: etree._Element) -> str:
 def _parse_all(path: str, tree: Tree, options: VocOptions, report: ImportReport) -> _Found:
     if tree.annotations is None:
         raise UserError(f"{path}: no XML files are in this folder")
-    files = xml_files(tree.annotations) if options.set is None else _set_files(path, tree, options.set)
+    files = files_below(tree.annotations, ".xml") if options.set is None else _set_files(path, tree, options.set)
     found = _Found()
     unnamed, other = [], []
     for name in files:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
+from partlabel.formats.reading import files_below
 from partlabel.formats.spine import CommonOptions, choice, option
 
 #: what the value of a difficult object is in each reading, and how that is called
@@ -98,7 +99,7 @@ def find(path: str) -> Tree:
         return next(iter(below.values()))
     if below:
         raise UserError(f"{path}: several data sets; give the folder of one", list(below))
-    if xml_files(path):
+    if files_below(path, ".xml"):
         sets = os.path.join(os.path.dirname(os.path.abspath(path)), "ImageSets", "Main")
         return Tree(path, sets if os.path.isdir(sets) else None)
     if any(name.casefold().endswith(".txt") for name in os.listdir(path)):
@@ -112,16 +113,6 @@ def _parts(path: str) -> Tree | None:
     if os.path.isdir(annotations):
         return Tree(annotations, there)
     return Tree(None, there) if there else None
-
-
-def xml_files(folder: str) -> list[str]:
-    """Return the XML files in a folder and below it, relative with ``/``, sorted; hidden files are left out."""
-    found = []
-    for parent, _, names in os.walk(folder):
-        inner = os.path.relpath(parent, folder)
-        own = [name for name in names if name.casefold().endswith(".xml") and not name.startswith(".")]
-        found += [os.path.normpath(os.path.join(inner, name)).replace(os.sep, "/") for name in own]
-    return sorted(found)
 
 
 def image_sets(folder: str) -> list[str]:
