@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import tempfile
 from pathlib import Path
 
@@ -132,18 +131,11 @@ def test_studies_in_any_order_and_twice(put):
     assert table.dense().tolist() == [[1, 0], [1, 0], [0, 0], [-1, 0]]
 
 
-def test_compressed_tables_are_read_as_they_are(put):
-    plain, packed = put(CHEXPERT), put("", "t.csv.gz")
-    packed.write_bytes(gzip.compress(plain.read_bytes()))
-    assert formats.read("chexpert", packed)[0].content_hash() == formats.read("chexpert", plain)[0].content_hash()
-
-
 def test_mistakes_around_studies(put):
     path, metadata = put(STUDIES), put(PICTURES, "metadata.csv")
     assert "a table of studies" in refuse(path).message
     assert "metadata is for a table of studies" in refuse(put(CHEXPERT, "c.csv"), metadata=metadata).message
     assert "no column dicom_id" in refuse(path, metadata=path).message
-    assert "unpack it first" in refuse(path, metadata=put("", "m.csv.gz")).message
     assert "ViewPosition" in refuse(path, metadata=put(PICTURES.replace("View", ""), "m.csv"), view="lateral").message
     twice = put(PICTURES + PICTURES.splitlines()[1] + "\n", "twice.csv")
     assert refuse(path, metadata=twice).offenders == ["files/p10/p10000032/s50414267/02aa.jpg"]

@@ -1,4 +1,4 @@
-"""Pictures that lie inside a data set, written to a folder."""
+"""Images that lie inside a data set, written to a folder."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from partlabel.core.errors import UserError
 _LONGEST = 200
 
 
-class PictureFolder:
-    """A new folder of pictures, that appears when the ``with`` block ends well, and otherwise not at all.
+class ImageFolder:
+    """A new folder of images, that appears when the ``with`` block ends well, and otherwise not at all.
 
-    A picture is named after the file it came from, without its folders; where two pictures would have one name, the
+    An image is named after the file it came from, without its folders; where two images would have one name, the
     later one gets its row number too.
     """
 
@@ -57,22 +57,22 @@ class PictureFolder:
         else:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
-    def save(self, pictures: pa.Array, paths: pa.Array, first_row: int, place: Callable[[int], str]) -> list[str]:
-        """Write the pictures of a batch; return the name of the file of each.
+    def save(self, images: pa.Array, paths: pa.Array, first_row: int, place: Callable[[int], str]) -> list[str]:
+        """Write the images of a batch; return the name of the file of each.
 
         Args:
-            pictures: structs with ``bytes``.
+            images: structs with ``bytes``.
             paths: the path of each, or null.
             first_row: number of the first row.
             place: row -> where it is, for errors.
 
         Raises:
-            UserError: rows without a picture (all of the batch are listed), or a folder that cannot be written to.
+            UserError: rows without an image (all of the batch are listed), or a folder that cannot be written to.
         """
-        contents = pc.call_function("struct_field", [pictures], pc.StructFieldOptions(["bytes"]))
+        contents = pc.call_function("struct_field", [images], pc.StructFieldOptions(["bytes"]))
         empty = [place(first_row + i) for i, content in enumerate(contents) if not content.is_valid]
         if empty:
-            raise UserError(f"extract: {len(empty)} rows hold no picture, only the path of one", empty)
+            raise UserError(f"extract: {len(empty)} rows hold no image, only the path of one", empty)
         try:
             return [
                 self._save(content.as_buffer(), path, first_row + i)
@@ -107,8 +107,8 @@ def _file_name(path: str) -> str:
 
 def _ending(content: pa.Buffer) -> str:
     try:
-        with Image.open(BytesIO(content)) as picture:
-            kind = picture.format
+        with Image.open(BytesIO(content)) as image:
+            kind = image.format
     except (OSError, ValueError, Image.DecompressionBombError):
         return ""
     return {"JPEG": ".jpg", "TIFF": ".tif", "MPO": ".jpg"}.get(kind or "", f".{(kind or '').lower()}")
