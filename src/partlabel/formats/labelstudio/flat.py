@@ -70,7 +70,7 @@ def read_csv(path: str, options: LabelStudioOptions, report: ImportReport) -> Ex
     first = next(text.batches(range(len(header))), None)
     if first is None:
         raise UserError(f"{path}: the table has no rows")
-    columns = {name: cells.dictionary.to_pylist() for name, cells in zip(header, first.columns, strict=True) if name}
+    columns = {name: cells.unique().to_pylist() for name, cells in zip(header, first.columns, strict=True) if name}
     keys = _keys(path, columns, options, report)
     used = [header.index(name) for name in header if name in {*keys, "annotation_id", "was_cancelled"} - {""}]
 
