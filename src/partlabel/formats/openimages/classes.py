@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.formats.class_names import settle_names, tidy
-from partlabel.formats.openimages.descriptions import unique_names
 from partlabel.formats.openimages.options import OpenImagesOptions
 from partlabel.formats.report import ImportReport, Tally, plural
 
@@ -41,38 +41,38 @@ def settle_classes(
         UserError: ids without description (all are listed), unless they are kept or a class list leaves them out; a
             class list with a name that several ids have.
     """
-    rows = np.bincount(label, minlength=len(labels))
-    stated = sorted(name for name, count in zip(labels, rows.tolist(), strict=True) if count)
-    count_of = dict(zip(labels, rows.tolist(), strict=True))
-    described: dict[str, str] = {}
-    shared: dict[str, list[str]] = {}
-    bare = stated
-    given = (
-        options.classes if options.descriptions is None and isinstance(options.classes, dict) else options.descriptions
-    )
-    if given is not None:
-        described, shared = unique_names(given)
-        bare = [name for name in stated if name not in described]
+    counts = dict(zip(labels, np.bincount(label, minlength=len(labels)).tolist(), strict=True))
+    stated = sorted(name for name, count in counts.items() if count)
+    given = options.descriptions
+    if given is None and isinstance(options.classes, dict):
+        given = options.classes
+    described, shared = _unique_names(given or {})
+    bare = [name for name in stated if name not in described]
     if options.descriptions is not None:
-        _report_undescribed([f"{name} ({plural(count_of[name], 'row')})" for name in bare], options, report)
+        _report_undescribed([f"{name} ({plural(counts[name], 'row')})" for name in bare], options, report)
     elif given is None:
         report.notes.append("classes are called by their ids; descriptions=FILE gives them names")
     if shared:
         report.notes.append(f"names that several ids have, told apart by the id: {Tally.of(shared)}")
-    ids = [*described, *bare]
-    raw = [*described.values(), *bare]
-    chosen = (
-        None if options.classes is None else _chosen(list(options.classes), dict(zip(ids, raw, strict=True)), shared)
-    )
-    settled = settle_names(raw, report, rename=options.rename, chosen=chosen)
-    number = dict(zip(ids, settled.index.tolist(), strict=True))
+    name_of = {**described, **{name: name for name in bare}}
+    chosen = None if options.classes is None else _chosen(list(options.classes), name_of, shared)
+    settled = settle_names(list(name_of.values()), report, rename=options.rename, chosen=chosen)
+    number = dict(zip(name_of, settled.index.tolist(), strict=True))
     index = np.array([number.get(name, -1) for name in labels], np.int32)
-    unwanted = [i for i, name in enumerate(labels) if index[i] < 0 and count_of[name]]
-    if unwanted:
-        name_of = dict(zip(ids, raw, strict=True))
+    if unwanted := [name for name in labels if number.get(name, -1) < 0 and counts[name]]:
         reason = f"labels of {len(unwanted):,} classes that are not in the class list"
-        report.dropped[reason] = Tally.of([name_of[labels[i]] for i in unwanted], int(rows[unwanted].sum()))
-    return Vocabulary(settled.names, _class_ids(settled.names, ids, settled.index, report), index)
+        report.dropped[reason] = Tally.of([name_of[name] for name in unwanted], sum(counts[n] for n in unwanted))
+    return Vocabulary(settled.names, _class_ids(settled.names, number, report), index)
+
+
+def _unique_names(descriptions: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Return id -> name, where ids that share a name have their id added to it, and the names that are shared."""
+    ids: defaultdict[str, list[str]] = defaultdict(list)
+    for label, name in descriptions.items():
+        ids[tidy(name)].append(label)
+    shared = {name: own for name, own in ids.items() if len(own) > 1}
+    names = {label: tidy(name) for label, name in descriptions.items()}
+    return {label: f"{name} ({label})" if name in shared else name for label, name in names.items()}, shared
 
 
 def _report_undescribed(bare: Sequence[str], options: OpenImagesOptions, report: ImportReport) -> None:
@@ -93,19 +93,17 @@ def _report_undescribed(bare: Sequence[str], options: OpenImagesOptions, report:
 
 def _chosen(entries: Sequence[str], names: Mapping[str, str], shared: Mapping[str, list[str]]) -> list[str]:
     """Return the names of a class list whose entries are names or ids."""
-    unclear = [f"{entry}: {', '.join(shared[tidy(entry)])}" for entry in entries if tidy(entry) in shared]
-    if unclear:
+    if unclear := [f"{entry}: {', '.join(shared[tidy(entry)])}" for entry in entries if tidy(entry) in shared]:
         raise UserError("the class list has names that several ids have; give the id", unclear)
     return [names.get(entry.strip(), entry) for entry in entries]
 
 
-def _class_ids(names: Sequence[str], ids: Sequence[str], index: NDArray[np.int32], report: ImportReport) -> list[str]:
+def _class_ids(names: Sequence[str], number: Mapping[str, int], report: ImportReport) -> list[str]:
     """Return the label id of each class; a class that has none, as it is only in the class list, gets its name."""
     own: list[list[str]] = [[] for _ in names]
-    for label, number in zip(ids, index.tolist(), strict=True):
-        if number >= 0:
-            own[number].append(label)
-    merged = [f"{name} ({', '.join(labels)})" for name, labels in zip(names, own, strict=True) if len(labels) > 1]
-    if merged:
+    for label, i in number.items():
+        if i >= 0:
+            own[i].append(label)
+    if merged := [f"{name} ({', '.join(ids)})" for name, ids in zip(names, own, strict=True) if len(ids) > 1]:
         report.notes.append(f"label ids put together by renaming, the first is kept: {Tally.of(merged)}")
-    return [labels[0] if labels else name for name, labels in zip(names, own, strict=True)]
+    return [ids[0] if ids else name for name, ids in zip(names, own, strict=True)]
