@@ -53,6 +53,30 @@ def curve(
     return result
 
 
+def roc_area(
+    keys: NDArray[np.uint64],
+    positive: NDArray[np.intp],
+    start: NDArray[np.intp],
+    positive_start: NDArray[np.intp],
+) -> NDArray[np.float64]:
+    """Area under the ROC curve of each class: how likely a present label scores above an absent one, ties as one half.
+
+    Equal to the Mann-Whitney statistic over its largest value; NaN without known labels of both signs.
+    """
+    num_classes = len(start) - 1
+    present = np.diff(positive_start)
+    absent = np.diff(start) - present
+    positive_keys = keys[positive]
+    column = (positive_keys >> CLASS_SHIFT).astype(np.intp)
+    tie = positive_keys & ~np.uint64(1)  # the word of an absent label with the same score
+    before = np.searchsorted(positive_keys, positive_keys, side="left") - positive_start[column]
+    above = np.searchsorted(keys, tie, side="left") - start[column] - before
+    equal = np.searchsorted(keys, tie, side="right") - np.searchsorted(keys, tie, side="left")
+    beaten = np.bincount(column, absent[column] - above - equal / 2, num_classes)
+    pairs = present * absent
+    return np.divide(beaten, pairs, out=np.full(num_classes, np.nan), where=pairs > 0)
+
+
 def descending_bits(values: NDArray[np.float32]) -> NDArray[np.uint32]:
     """Unsigned integers in the reverse order of the float32 values; -0.0 and 0.0 give the same one."""
     bits = (values + np.float32(0)).view(np.int32)

@@ -28,6 +28,7 @@ class Metrics:
         min_support: see ``evaluate``.
         excluded: (C,) bool.
         average_precision: (C,) float64, NaN undefined.
+        roc_auc: (C,) float64, area under the ROC curve; NaN where average precision is undefined.
         present, absent: (C,) int64, known labels.
         true_positive, false_positive: (C,) int64.
         images: images evaluated, each once.
@@ -43,6 +44,7 @@ class Metrics:
     min_support: int
     excluded: NDArray[np.bool_]
     average_precision: NDArray[np.float64]
+    roc_auc: NDArray[np.float64]
     present: NDArray[np.int64]
     absent: NDArray[np.int64]
     true_positive: NDArray[np.int64]
@@ -61,8 +63,8 @@ class Metrics:
 
     @property
     def precision(self) -> NDArray[np.float64]:
-        """(C,) ``TP / (TP + FP)``; undefined without a predicted present."""
-        return self._ratio(self.true_positive, self.true_positive + self.false_positive)
+        """(C,) ``TP / (TP + FP)``; undefined without a predicted present, or without a known absent."""
+        return self._refutable(self._ratio(self.true_positive, self.true_positive + self.false_positive))
 
     @property
     def recall(self) -> NDArray[np.float64]:
@@ -71,13 +73,19 @@ class Metrics:
 
     @property
     def f1(self) -> NDArray[np.float64]:
-        """(C,) ``2 TP / (2 TP + FP + FN)``; undefined without a predicted and a known present."""
-        return self._ratio(2 * self.true_positive, self.true_positive + self.false_positive + self.present)
+        """(C,) ``2 TP / (2 TP + FP + FN)``; undefined without a predicted and a known present, or a known absent."""
+        predicted = self.true_positive + self.false_positive
+        return self._refutable(self._ratio(2 * self.true_positive, predicted + self.present))
 
     @property
     def mean_ap(self) -> float:
         """mAP: mean of the average precision over the classes for which it is defined."""
         return _mean(self.average_precision)
+
+    @property
+    def mean_roc_auc(self) -> float:
+        """AUROC: mean of the area under the ROC curve over the classes for which it is defined."""
+        return _mean(self.roc_auc)
 
     @property
     def zero_one(self) -> float:
@@ -96,9 +104,9 @@ class Metrics:
 
     @property
     def micro_f1(self) -> float:
-        """Micro-F1: F1 of all known pairs taken together."""
-        predicted = int(self.true_positive.sum() + self.false_positive.sum())
-        return self._overall(2 * int(self.true_positive.sum()), predicted + int(self.present.sum()))
+        """Micro-F1: F1 of the known pairs of all classes with a known absent label, taken together."""
+        right, predicted, present = self._refutable_counts()
+        return self._overall(2 * right, predicted + present)
 
     @property
     def pc_precision(self) -> float:
@@ -112,8 +120,9 @@ class Metrics:
 
     @property
     def ov_precision(self) -> float:
-        """OV-P: precision of all known pairs taken together."""
-        return self._overall(int(self.true_positive.sum()), int(self.true_positive.sum() + self.false_positive.sum()))
+        """OV-P: precision of the known pairs of all classes with a known absent label, taken together."""
+        right, predicted, _ = self._refutable_counts()
+        return self._overall(right, predicted)
 
     @property
     def ov_recall(self) -> float:
@@ -127,7 +136,7 @@ class Metrics:
 
     @property
     def one_sided(self) -> NDArray[np.bool_]:
-        """(C,) classes with known present and no known absent labels: average precision 1 whatever the scores."""
+        """(C,) classes with known present and no known absent labels: precision would be 1 whatever the scores."""
         return (self.present > 0) & (self.absent == 0)
 
     def names(self, chosen: NDArray[np.bool_]) -> list[str]:
@@ -146,6 +155,15 @@ class Metrics:
         if denominator:
             return numerator / denominator
         return float("nan") if self.zero_division is None else float(self.zero_division)
+
+    def _refutable(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values (C,) that a false positive would lower; NaN where no known label can be one."""
+        return np.where(self.one_sided, np.nan, values)
+
+    def _refutable_counts(self) -> tuple[int, int, int]:
+        """True positives, predicted and known presents, of the classes in which a false positive is possible."""
+        right, wrong, present = (a[~self.one_sided] for a in (self.true_positive, self.false_positive, self.present))
+        return int(right.sum()), int(right.sum() + wrong.sum()), int(present.sum())
 
     def _ratio(self, numerator: NDArray[np.int64], denominator: NDArray[np.int64]) -> NDArray[np.float64]:
         result = np.full(len(numerator), np.nan if self.zero_division is None else float(self.zero_division))
