@@ -18,14 +18,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from partlabel.core.compute import loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.progress import Reporter
 from partlabel.labels.table import LabelTable
-from partlabel.metrics.calibration import fit
 from partlabel.models.model import Head, Heads, Model
 from partlabel.training.batches import open_source
 from partlabel.training.config import Config
