@@ -44,6 +44,8 @@ MIN_IN_ALL = 20
 #: shift the other way, in log-odds, that the interval holds as well
 OPPOSITE = 0.5
 RESAMPLES = 100
+#: classes named in a line
+SHOWN = 5
 _Z = 1.959963984540054
 #: draws of the unknown labels for the value
 _DRAWS = 40
@@ -301,6 +303,41 @@ def _measure(scores: Floats, limit: float) -> Callable[[NDArray[np.bool_], Float
         return result
 
     return measure
+
+
+def say(found: dict[str, Any]) -> str:
+    """The headline in two or three lines for people, from ``Headline.to_dict``."""
+    means, over = found["metrics"], f"{found['classes_measured']} of {found['classes_in_all']} classes"
+    ap, roc, precision = (_range(means[name]) for name in ("mean_ap", "mean_roc_auc", "pc_precision"))
+    if ap is None:
+        return (
+            f"no number can be given: {over} have {MIN_KNOWN} known labels of either sign, and all together need "
+            f"{MIN_IN_ALL}"
+        )
+    lines = [f"on all labels, as far as the known ones tell: ROC-AUC {roc}, mAP {ap}, over {over}"]
+    if precision is not None:
+        lines[0] += f"; mean precision {precision}"
+    alone = found["known_labels_alone"]["mean_ap"]
+    odd = found["not_by_chance"]
+    if odd:
+        lines.append(
+            f"it was not chance that decided which labels are known in {len(odd)} classes ({_some(odd)}); the known "
+            f"labels alone would say mAP {100 * alone:.1f}"
+        )
+    if found["not_measured"]:
+        lines.append(f"not measured, with too few known labels of either sign: {_some(found['not_measured'])}")
+    return "\n".join(lines)
+
+
+def _range(numbers: dict[str, float | None]) -> str | None:
+    if numbers["value"] is None:
+        return None
+    return f"{100 * numbers['value']:.1f} ({100 * numbers['low']:.1f} to {100 * numbers['high']:.1f})"
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:SHOWN])
+    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 
 
 def _by_chance(scores: NDArray[np.floating], labels: NDArray[np.int8]) -> tuple[Floats, NDArray[np.bool_]]:

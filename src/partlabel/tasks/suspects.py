@@ -25,12 +25,11 @@ from partlabel.core.files import replacing
 from partlabel.core.progress import Reporter
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Head, Heads, Model
-from partlabel.training.batches import open_source
+from partlabel.training.batches import Stored, open_source, pooled
 from partlabel.training.config import Config
+from partlabel.training.folds import calibrated, out_of_fold
 from partlabel.training.prepare import prepare
 from partlabel.training.run import Run
-
-_BATCH = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,11 +180,5 @@ def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter)
             device=model.pixel_scale.device,
             progress=bar,
         )
-    views = [None, True] if frozen and config.images.flip else [None]
-    total = np.zeros((len(paths), model.backbone.channels), np.float32)
-    rows = [np.arange(a, min(a + _BATCH, len(paths))) for a in range(0, len(paths), _BATCH)]
-    for view in views:
-        flips = None if view is None else [np.ones(len(batch), bool) for batch in rows]
-        for batch, values in zip(rows, source.batches(rows, flips), strict=True):
-            total[batch] += values.mean((2, 3)).numpy() / len(views)
-    return total
+    assert isinstance(source, Stored)  # features of a whole backbone are always stored
+    return pooled(source)
