@@ -15,7 +15,7 @@ from partlabel.images import check, resolve
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
 from partlabel.tasks.completion import complete
-from partlabel.tasks.predict import predict
+from partlabel.tasks.predict import score
 from partlabel.training.config import Config
 from partlabel.training.run import Run
 
@@ -128,6 +128,6 @@ def _scores(model: Model, table: LabelTable, held: LabelTable, folder: str | os.
     names = pc.unique(pa.concat_arrays([table.images, held.images]))  # pyrefly: ignore[missing-attribute]
     paths = resolve(names, folder)
     check(paths).raise_if_bad()
-    scores = predict(model, paths)
+    scores = score(model, paths)
     place = pc.index_in(held.images, value_set=names)  # pyrefly: ignore[missing-attribute]
     return scores[: table.num_images], scores[place.to_numpy(zero_copy_only=False).astype(np.int64)]

@@ -16,25 +16,35 @@ from partlabel.labels.table import LabelTable
 from partlabel.metrics import Accumulator, Metrics
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
-from partlabel.tasks.predict import predict
+from partlabel.tasks.predict import open_classifier, score
+from partlabel.training.run import Run
 
 #: rows of labels made dense at once
 _ROWS = 8192
 
 
-def measure(model: Model | OnnxModel, table: LabelTable, folder: str | os.PathLike[str]) -> Metrics:
-    """Metrics of a model on the known labels of a table, over the classes of the table, at the model's thresholds.
+def evaluate(
+    run: Run | Model | OnnxModel | str | os.PathLike[str], labels: LabelTable, *, images: str | os.PathLike[str]
+) -> Metrics:
+    """Measure a classifier on the known labels of a table, over the classes of the table, at the model's thresholds.
 
     Args:
-        model: the classifier.
-        table: labels; its classes are among the model's, its image names are files in ``folder``.
-        folder: the folder of the pictures.
+        run: a run or its folder, an ``.onnx`` file, or an open model.
+        labels: the table; its classes are among the model's, its image names are files in ``images``.
+        images: the folder of the images.
 
     Raises:
-        UserError: the model lacks classes of the table, no label is known, or pictures are missing or cannot be read.
+        UserError: the model lacks classes of the table, no label is known, or images are missing or cannot be read.
+
+    Example:
+        >>> import partlabel as pl
+        >>> test = pl.LabelTable.read_parquet("test.parquet")  # doctest: +SKIP
+        >>> pl.evaluate("run", test, images="photos").mean_ap  # doctest: +SKIP
+        0.498
     """
-    labelled = Labelled.of(model, table, folder)
-    return labelled.metrics(predict(model, labelled.paths), model.thresholds)
+    model = open_classifier(run)
+    labelled = Labelled.of(model, labels, images)
+    return labelled.metrics(score(model, labelled.paths), model.thresholds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +69,7 @@ class Labelled:
         folder: str | os.PathLike[str],
         without: Collection[Path] = (),
     ) -> Labelled:
-        """Match a table and the pictures in ``folder`` with a model; raises as :func:`measure` does.
+        """Match a table and the pictures in ``folder`` with a model; raises as :func:`evaluate` does.
 
         Args:
             model: gives the classes.
