@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.core.compute import inference_batch, loader_workers
+from partlabel.core.compute import default_device, inference_batch, loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.progress import Reporter
@@ -54,7 +54,7 @@ def predict(
             inference_batch("cpu"),
             loader_workers("cpu", workers, len(paths)),
         )
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = torch.device(device or (default_device()))
     was_training = model.training
     model.eval().to(device)
     with torch.inference_mode():

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.core.errors import UserError
+from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.method import curriculum
 from partlabel.method.rounds import Round
@@ -183,8 +184,7 @@ def _class_adaptive(
 
 def _prior(table: LabelTable) -> Tensor:
     """Expected share present of each class, from the labels that are like a random sample."""
-    at_random = table.hide(np.isin(table.origin, [ORIGINS.index("given"), ORIGINS.index("sampled")]))
-    present, absent = (torch.from_numpy(count) for count in at_random.class_counts())
+    present, absent = (torch.from_numpy(count) for count in random_sample(table).class_counts())
     try:
         return curriculum.class_prior(present, absent)
     except ValueError as error:
