@@ -88,7 +88,8 @@ def partial_bce(
         beta: see alpha.
         reduction: "mean" over the rows, or "sum" over them.
         weight: float (N, C), at least 0: factors of the single labels, such as less for those that a model added.
-            p_i counts a known label as one whatever its weight. None is 1 for all.
+            Those of unknown labels may be NaN. p_i counts a known label as one whatever its weight. None is 1
+            for all.
         check: look at the values of labels and weights, which makes a GPU wait; False where they were checked before,
             and are int8.
 
@@ -113,9 +114,9 @@ def partial_bce(
     divisor = max(rows, 1) if reduction == "mean" else 1
     labels = _checked(labels) if check else labels
     if weight is not None:
-        if weight.shape != labels.shape or (check and bool((weight < 0).any())):
-            shapes = f"{tuple(labels.shape)} and at least 0, not {tuple(weight.shape)}"
-            raise ValueError(f"the weights of labels are {shapes}")
+        if weight.shape != labels.shape or (check and bool(((weight < 0) | (weight.isnan() & (labels != 0))).any())):
+            wanted = f"{tuple(labels.shape)} and at least 0"
+            raise ValueError(f"the weights of labels are {wanted}, not {tuple(weight.shape)}")
         return _weighted(scores, labels, weight, constants, classes * divisor)
     return _PartialBCE.apply(scores, labels, constants, classes * divisor)
 
@@ -268,6 +269,7 @@ def _weighted(
 ) -> Tensor:
     """The loss where single labels have a weight."""
     known = labels != 0
+    weight = torch.where(known, weight, 0)  # NaN times 0 is NaN
     weights = _weights(known.sum(1).clamp(min=1).to(scores.dtype), scores.shape[1], constants, divisor)
     wrong = torch.where(known, scores, 0) * labels.neg().to(scores.dtype)
     return (_softplus(wrong) * weight.to(scores.dtype) * known).sum(1).dot(weights)

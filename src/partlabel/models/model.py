@@ -64,7 +64,9 @@ class Head(nn.Module):
         self.register_buffer("scale", torch.ones(channels))
         self.dropout = nn.Dropout(config.dropout)
         self.classifier = nn.Conv2d(channels, num_classes, kernel_size=1)
-        self.pool = WeldonPool2d(config.k_max, config.k_min) if config.pooling == "weldon" else None
+        self.pool = (
+            WeldonPool2d(config.k_max, config.k_min, halved=config.halved) if config.pooling == "weldon" else None
+        )
         try:
             self.graph = LabelGraph(num_classes, config.graph_hidden, config.graph_steps) if config.graph else None
         except ValueError as error:
@@ -149,6 +151,7 @@ class Model(nn.Module):
         threshold_sources: per class, where its threshold came from, a key of
             :data:`partlabel.metrics.thresholds.SOURCES`.
         calibration: how scores become probabilities; None is the plain sigmoid.
+        start_note: which classes go on from an earlier model, where it had other ones; None otherwise.
 
     Raises:
         UserError: see :func:`partlabel.models.weights.create_backbone` and :class:`Backbone`.
@@ -183,6 +186,7 @@ class Model(nn.Module):
         self.head = kind(self.backbone.channels, len(self.classes), config)
         self._set_pixels(self.preprocessing)
         self.started_from = start if whole else None
+        self.start_note: str | None = None
         if self.started_from:
             self._start_from(self.started_from)
 
@@ -217,7 +221,7 @@ class Model(nn.Module):
         )
 
     def freeze(self, stages: int) -> None:
-        """Stop training the first ``stages`` stages of the backbone.
+        """Stop training the first ``stages`` stages of the backbone, and what no output depends on.
 
         Raises:
             UserError: the backbone has fewer stages.
@@ -226,7 +230,8 @@ class Model(nn.Module):
             raise UserError(
                 f"{self.config.backbone} has {self.backbone.num_stages} stages; {stages} of them cannot be frozen"
             )
-        for parameter in self.backbone.stage_parameters(stages):
+        fixed = self.backbone.stage_parameters(stages) + self.backbone.unused_parameters(self.preprocessing.size)
+        for parameter in fixed:
             parameter.requires_grad_(False)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -305,16 +310,40 @@ class Model(nn.Module):
             raise msgspec.ValidationError(f"thresholds and calibration are not those of {len(self.classes)} classes")
 
     def _start_from(self, folder: Path) -> None:
-        """Take all weights of an earlier model of the same classes; its graph and ours may differ."""
+        """Take all weights of an earlier model; rows of its head go to the classes of the same name.
+
+        Its graph and ours may differ; over other classes the graph starts anew.
+        """
         other = Model.load(folder)
-        if other.classes != self.classes:
-            raise UserError(f"{folder}: the model to start from has other classes, or in another order")
         ours, theirs = self.state_dict(), other.state_dict()
+        if other.classes != self.classes:
+            theirs = self._rows_by_class(ours, theirs, other.classes)
+            new = [name for name in self.classes if name not in other.classes]
+            self.start_note = f"going on from {folder}: {len(self.classes) - len(new)} classes as there" + (
+                f", {len(new)} new: {', '.join(new)}" if new else ""
+            )
         shared = {k: v for k, v in theirs.items() if k in ours or not (k.startswith("head.") and ".graph." in k)}
         wrong = [k for k, v in shared.items() if k not in ours or ours[k].shape != v.shape]
         if wrong or other.config.backbone != self.config.backbone:
             raise UserError(f"{folder}: the model to start from has another network", wrong)
         self.load_state_dict(shared, strict=False)
+
+    def _rows_by_class(
+        self, ours: dict[str, Tensor], theirs: dict[str, Tensor], classes: tuple[str, ...]
+    ) -> dict[str, Tensor]:
+        """Give their weights with the rows of the classifier in our order; a class that they lack keeps our row."""
+        rows = [(i, classes.index(name)) for i, name in enumerate(self.classes) if name in classes]
+        here, there = [i for i, _ in rows], [j for _, j in rows]
+        result = {}
+        for key, value in theirs.items():
+            if ".graph." in key:
+                continue
+            if ".classifier." in key and key in ours:
+                row = ours[key].clone()
+                row[here] = value[there].to(row.dtype)
+                value = row
+            result[key] = value
+        return result
 
     def _set_pixels(self, preprocessing: Preprocessing) -> None:
         """Pictures arrive as 0..255: one multiplication and one addition turn them into the backbone's input."""

@@ -39,7 +39,7 @@ def total(losses: Tensor, weight: Tensor | None, reduction: str, check: bool = T
     if reduction not in ("mean", "sum"):
         raise ValueError(f'reduction is "mean" or "sum", not "{reduction}"')
     if weight is not None:
-        if weight.shape != losses.shape or (check and bool((weight < 0).any())):
+        if weight.shape != losses.shape or (check and not bool((weight >= 0).all())):  # NaN neither
             raise ValueError(f"the weights of labels are {tuple(losses.shape)} and at least 0")
         losses = losses * weight.to(losses.dtype)
     rows, classes = losses.shape
