@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.images import check, resolve
+from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import Accumulator, Metrics
 from partlabel.models.model import Model
@@ -77,11 +78,8 @@ class Labelled:
             folder: the folder of the pictures.
             without: pictures to leave out.
         """
-        strange = [name for name in table.classes if name not in set(model.classes)]
-        if strange:
-            raise UserError(f"the model does not know {len(strange)} of the {table.num_classes} classes", strange)
-        names = [name for name in model.classes if name in set(table.classes)]
-        table = table.select_classes(names).select(np.flatnonzero(np.diff(table.indptr)))
+        matched = match(table, model, every="table")
+        table = matched.table.select(np.flatnonzero(np.diff(matched.table.indptr)))
         if not table.num_images:
             raise UserError("no label of the table is known, so there is nothing to measure on")
         paths = resolve(table.images, folder)
@@ -92,7 +90,7 @@ class Labelled:
                 raise UserError("all pictures of the table are needed for something else; give a folder with more")
             table, paths = table.select(rows), [paths[row] for row in rows]
         check(paths).raise_if_bad()
-        return cls(table, np.array([model.classes.index(name) for name in names]), paths)
+        return cls(table, matched.of_model, paths)
 
     def metrics(self, scores: NDArray[np.float32], thresholds: Sequence[float]) -> Metrics:
         """Metrics of scores (N, C) of the pictures, at C thresholds, over the classes of the table."""

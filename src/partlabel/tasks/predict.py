@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.core.compute import inference_batch, loader_workers
+from partlabel.core.compute import default_device, inference_batch, loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.optional import load
@@ -201,7 +201,7 @@ def score(
             inference_batch("cpu"),
             loader_workers("cpu", workers, len(files)),
         )
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = torch.device(device or (default_device()))
     was_training = model.training
     model.eval().to(device)
     with torch.inference_mode():

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from partlabel.core.errors import UserError
 from partlabel.images import check, resolve
 from partlabel.labels.holdout import at_random, random_sample
+from partlabel.labels.match import match
 from partlabel.labels.split import units
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.metrics.calibration import Calibration, sigmoid
@@ -84,14 +85,11 @@ def on_table(run: Run, table: LabelTable, source: str, folder: str | os.PathLike
         UserError: the model lacks classes of the table, no label counts, or pictures are missing or cannot be read.
     """
     model = run.model
-    strange = [name for name in table.classes if name not in set(model.classes)]
-    if strange:
-        raise UserError(
-            f"the model of {run.name} does not know {len(strange)} of the {table.num_classes} classes", strange
-        )
-    there = set(table.classes)
-    columns = np.array([c for c, name in enumerate(model.classes) if name in there], np.int64)
-    table = table.select_classes([model.classes[c] for c in columns])
+    try:
+        matched = match(table, model, every="table")
+    except UserError as error:
+        raise UserError(f"{run.name}: {error.message}", error.offenders) from None
+    table, columns = matched.table, matched.of_model
     counted = np.diff(random_sample(table).indptr) > 0
     if not counted.any():
         raise UserError(
