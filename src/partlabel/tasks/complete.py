@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json
+from partlabel.core.lock import holding
 from partlabel.images import check, resolve
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
@@ -90,7 +91,8 @@ def complete_run(
             "trained on, with other labels, may get surer scores than the held-out ones. The check of the scores sees "
             "large differences only; partlabel labels hold-out avoids them"
         )
-    write_json(folder / REPORT, report)
+    with holding(folder, "partlabel complete"):
+        write_json(folder / REPORT, report)
     return made, report
 
 

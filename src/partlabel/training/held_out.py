@@ -39,6 +39,12 @@ def write_scores(run: Path, classes: Sequence[str], scores: NDArray[np.float32])
         pq.write_table(content, temporary, compression="zstd")
 
 
+def check_run(run: Path) -> None:
+    """Refuse a folder that is no run."""
+    if not (run / "run.json").is_file():
+        raise UserError(f"{run}: is not a run folder of partlabel train")
+
+
 def read(run: str | os.PathLike[str]) -> HeldOut:
     """Read the validation part of a run folder.
 
@@ -46,8 +52,7 @@ def read(run: str | os.PathLike[str]) -> HeldOut:
         UserError: no run is there, it was trained without a validation part, or the files do not belong together.
     """
     folder = Path(run)
-    if not (folder / "run.json").is_file():
-        raise UserError(f"{folder}: is not a run folder of partlabel train")
+    check_run(folder)
     if not (folder / LABELS_FILE).is_file():
         raise UserError(
             f"{folder}: was trained without a validation part, so there are no labels that the model has not seen; "

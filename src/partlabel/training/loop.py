@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.core.compute import loader_workers
+from partlabel.core.compute import is_first_process, loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json, write_text
+from partlabel.core.lock import holding
 from partlabel.core.progress import Reporter
 from partlabel.images import flip_draw
 from partlabel.labels.holdout import random_sample
@@ -81,9 +83,11 @@ def train(
 
     Raises:
         UserError: labels from which nothing can be learned, pictures that are missing or bad, a run folder in use, a
-            resumed run with another table or configuration; a warning about a round under ``relabel.stop_on_warning``.
+            resumed run with another table or configuration, another process that writes into the folder; a warning about a round under ``relabel.stop_on_warning``.
     """
-    return _Training(config, table, Path(images), Path(run), validation, truth, resume).go()
+    one_writer = holding(run, "partlabel train", make=True) if is_first_process() else nullcontext()
+    with one_writer:
+        return _Training(config, table, Path(images), Path(run), validation, truth, resume).go()
 
 
 class _Training:
