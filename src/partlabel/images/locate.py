@@ -1,6 +1,4 @@
-"""Image files by name and by content: find those of a table, by the one rule for names without ending or in another
-case; compare bytes.
-"""
+"""Image files by name (one rule for names without ending or in another case) and by content."""
 
 from __future__ import annotations
 
@@ -148,7 +146,6 @@ def find(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) 
     Raises:
         UserError: ``folder`` is none, or some names fit more than one file; all of them are listed.
     """
-
     found = locate(names.to_pylist() if isinstance(names, pa.Array) else names, folder)
     if found.ambiguous:
         raise UserError(f"{len(found.ambiguous)} images fit more than one file in {folder}", found.ambiguous)
