@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from partlabel import formats, method, metrics, simulate
+    from partlabel.images.dataset import PartialLabelDataset
     from partlabel.labels.table import LabelTable
+    from partlabel.method.loss import PartialBCE
     from partlabel.models.model import Model
     from partlabel.tasks.predict import predict
     from partlabel.training.config import Config
     from partlabel.training.loop import train
+    from partlabel.training.run import Run
 
     __version__: str
 
@@ -22,6 +25,9 @@ __all__ = [
     "Config",
     "LabelTable",
     "Model",
+    "PartialBCE",
+    "PartialLabelDataset",
+    "Run",
     "__version__",
     "formats",
     "method",
@@ -36,6 +42,9 @@ _HOMES = {
     "Config": ("partlabel.training.config", "Config"),
     "LabelTable": ("partlabel.labels.table", "LabelTable"),
     "Model": ("partlabel.models.model", "Model"),
+    "PartialBCE": ("partlabel.method.loss", "PartialBCE"),
+    "PartialLabelDataset": ("partlabel.images.dataset", "PartialLabelDataset"),
+    "Run": ("partlabel.training.run", "Run"),
     "formats": ("partlabel.formats", None),
     "method": ("partlabel.method", None),
     "metrics": ("partlabel.metrics", None),

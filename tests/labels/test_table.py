@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel.core.errors import UserError
-from partlabel.labels import arrays, names
+from partlabel.labels import arrays
+from partlabel.labels import names as name_module
 from partlabel.labels.table import ORIGINS, LabelTable
 from tests.reference import labels as reference
 from tests.tables import HAND, hand, matrices, offenders, table_of
@@ -222,16 +223,16 @@ def test_content_hash_changes_with_what_is_trained():
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), max_size=30))
 def test_repeated_names_are_found(names):
-    names.CHUNK, chunk = 4, names.CHUNK
+    name_module.CHUNK, chunk = 4, name_module.CHUNK
     try:
-        found = names.repeats(pa.array(names, pa.string()))
+        found = name_module.repeats(pa.array(names, pa.string()))
     finally:
-        names.CHUNK = chunk
+        name_module.CHUNK = chunk
     assert sorted(found) == sorted(f"{name}: {names.count(name)} times" for name in set(names) if names.count(name) > 1)
 
 
 def test_names_with_one_hash_are_not_repeats(monkeypatch):
-    monkeypatch.setattr(names, "hashes", lambda names: np.zeros(len(names), np.uint64))
+    monkeypatch.setattr(name_module, "hashes", lambda names: np.zeros(len(names), np.uint64))
     assert hand().num_images == 3
 
 
