@@ -58,6 +58,7 @@ def stopped(command: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("run") / "checkpoints"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("images", "batch"), [(5, 4), (1, 4), (3, 8)])
 def test_tr_01_last_batch_of_one_image(command: Any, images: int, batch: int) -> None:
     """All images are trained on, and each is evaluated once."""
@@ -68,6 +69,7 @@ def test_tr_01_last_batch_of_one_image(command: Any, images: int, batch: int) ->
     assert (code, result["images"]["evaluated"]) == (0, images), said
 
 
+@pytest.mark.slow
 def test_tr_03_checkpoints_load_safely_and_foreign_ones_are_never_loaded(command: Any, stopped: Path) -> None:
     class Attack:
         def __reduce__(self) -> tuple[Any, ...]:
@@ -86,6 +88,7 @@ def test_tr_03_checkpoints_load_safely_and_foreign_ones_are_never_loaded(command
     assert not Path("attacked").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default::partlabel.core.errors.PartlabelWarning")  # said on standard error
 def test_tr_04_a_checkpoint_cut_to_half_is_named_and_passed_over(command: Any, stopped: Path) -> None:
     newest = stopped / "epoch-2.pt"

@@ -9,6 +9,8 @@ from experiments import relabeling, relabeling_table
 from experiments.presets import PAPER_PRESET, SMOKE_PRESET
 from experiments.reading import Results
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.filterwarnings("ignore")  # so few labels that relabelling warns
 def test_table_2_runs_and_is_rendered(

@@ -11,6 +11,8 @@ from experiments.presets import SMOKE_PRESET
 from experiments.reading import Results
 from experiments.run import EXPERIMENTS, listed, main
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_experiment_runs_and_is_rendered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

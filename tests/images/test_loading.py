@@ -203,6 +203,7 @@ def test_too_many_open_files(paths: list[Path]) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.slow
 def test_out_of_shared_memory(paths: list[Path]) -> None:
     alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     mount = "mount -t tmpfs -o size=3m tmpfs /dev/shm"

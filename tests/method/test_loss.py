@@ -290,6 +290,7 @@ def test_shapes(scores: tuple[int, ...], labels: tuple[int, ...]) -> None:
         partial_bce(torch.zeros(scores), torch.zeros(labels, dtype=torch.int8))
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_gradient_of_one(tmp_path: Path) -> None:
     """TR-09: one process holds only unknown labels; and both hold some."""
     run_ranks(2, ddp.main, str(tmp_path))

@@ -20,6 +20,7 @@ from tests.metrics.test_evaluate import partial, read_case
 from tests.processes import run_ranks
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_numbers_of_one(tmp_path: Path) -> None:
     _, scores, labels, expected = read_case("MET-08")
     problems = {"case": (scores, labels), "large": partial(5, 41, 6)}
@@ -168,6 +169,7 @@ np.savez(sys.argv[1], used=used, pairs=pairs, columns=columns, ap=ap, scores=sco
 """
 
 
+@pytest.mark.slow
 def test_memory_of_fifty_thousand_images_of_two_thousand_classes(tmp_path: Path) -> None:
     """MET-10: a million known pairs in less than 100 MB, with the average precision of the dense computation."""
     subprocess.run([sys.executable, "-c", MEMORY, str(tmp_path / "result.npz")], check=True)

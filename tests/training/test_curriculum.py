@@ -208,6 +208,7 @@ def test_added_labels_count_in_the_proportion(tmp_path, known):
     assert loss == pytest.approx(lines(tmp_path / "c")[-1]["loss"], rel=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_after", [1, 2, 3])
 @pytest.mark.parametrize("ema", [0.0, 0.5])
 def test_resume_across_a_round_is_bit_equal(tmp_path, known, monkeypatch, stop_after, ema):
@@ -281,6 +282,7 @@ def test_outside_training(tmp_path, known, truth):
         relabel([Model.load(tmp_path / "run")], known, pictures, RelabelConfig(strategy="uncertainty"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", ["variance", "deviation", "probability-variance", "entropy", "mutual-information"])
 def test_by_uncertainty(tmp_path, known, measure):
     """Everything is easy at a high theta, nothing at 0; the same for any cut into batches."""
@@ -344,6 +346,7 @@ def train_rank(rank, folder):
     train(table, folder / "pictures", out=folder / "two", config=Config.read(folder / "config.toml"))
 
 
+@pytest.mark.slow
 def test_two_processes_relabel_as_one(tmp_path, known, truth):
     """The same labels are added as in one process; the weights are equal to rounding."""
     chosen = config(model__dropout=0.0, relabel__theta=0.0)

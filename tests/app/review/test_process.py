@@ -19,6 +19,8 @@ from partlabel.app.cli import main
 from partlabel.app.review import server
 from partlabel.app.review.answers import AnswerStore
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def started(made):
