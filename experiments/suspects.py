@@ -25,7 +25,7 @@ from experiments.main_job import FROZEN, tables
 from experiments.store import RESULTS, Store
 from partlabel import LabelTable, Model, simulate
 from partlabel.metrics.calibration import sigmoid
-from partlabel.tasks.suspects import calibrated, out_of_fold
+from partlabel.training.folds import calibrated, out_of_fold
 
 STORE = Store(RESULTS / "suspects.jsonl")
 FLIPPED = 0.03
