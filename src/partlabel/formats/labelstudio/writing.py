@@ -12,7 +12,7 @@ import numpy as np
 
 from partlabel.core.files import replacing, write_text
 from partlabel.formats.addresses import local_address
-from partlabel.formats.labelstudio.exports import ABSENT, PRESENT
+from partlabel.formats.labelstudio.options import ABSENT, PRESENT
 from partlabel.labels.table import LabelTable
 
 _ROWS = 16_384
