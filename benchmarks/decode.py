@@ -99,7 +99,7 @@ WAYS: dict[str, Way] = {
     "simplejpeg": simplejpeg_full,
     "simplejpeg, sides >= size": simplejpeg_reduced,
     "simplejpeg, sides >= 2 size": simplejpeg_reduced_to_double,
-    "partlabel.images.load": load,
+    "partlabel.images.loading": load,
 }
 
 
@@ -225,7 +225,7 @@ def main() -> None:
         "full_decodes_equal": all(row["max_difference"] == 0 for way, row in rows if way in FULL),
         "pillow_over_load": {
             name: {
-                size: round(ways["pillow"]["ms"] / ways["partlabel.images.load"]["ms"], 2)
+                size: round(ways["pillow"]["ms"] / ways["partlabel.images.loading"]["ms"], 2)
                 for size, ways in sizes.items()
             }
             for name, sizes in times.items()

@@ -21,11 +21,11 @@ import numpy as np
 import torch
 
 from benchmarks.timing import interleaved, machine, save
-from partlabel.config import ModelConfig
-from partlabel.export import TOLERANCE, export, model_scorer
 from partlabel.images import load
-from partlabel.model import Model
-from partlabel.onnx_file import OnnxModel
+from partlabel.models.model import Model
+from partlabel.models.onnx import OnnxModel
+from partlabel.tasks.export import TOLERANCE, export, model_scorer
+from partlabel.training.config import ModelConfig
 
 CLASSES, SIZE, PICTURES, SIZES = 80, 224, 64, (1, 4, 8, 64)
 
@@ -33,7 +33,7 @@ Run = Callable[[np.ndarray], np.ndarray]
 
 
 def features_of(model: Model) -> Run:
-    """As :mod:`partlabel.features` fills its cache."""
+    """As :mod:`partlabel.training.batches` fills its cache."""
 
     def run(pixels: np.ndarray) -> np.ndarray:
         with torch.inference_mode():

@@ -25,7 +25,7 @@ import pyarrow as pa
 import scipy
 import scipy.sparse
 
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 IMAGES, CLASSES, KNOWN = 1_743_042, 600, 9_400_000
 RUNS = 5
@@ -49,7 +49,7 @@ print(json.dumps(dict(seconds=wall, cpu_seconds=cpu, peak_mb=peak, increase_mb=p
 """
 SIDES = {
     "partlabel": (
-        "from partlabel.labels import LabelTable",
+        "from partlabel.labels.table import LabelTable",
         "table = LabelTable.read_parquet(folder + '/labels.parquet')\n"
         "names, indices, values = table.images, table.indices, table.values",
     ),

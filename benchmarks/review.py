@@ -27,8 +27,8 @@ import httpx
 import numpy as np
 
 from benchmarks.timing import machine, save
-from partlabel.labels import LabelTable
-from partlabel.review.scores import DESCRIPTION, WEIGHTS, Judge, digest, store_scores
+from partlabel.app.review.scores import DESCRIPTION, WEIGHTS, Judge, digest, store_scores
+from partlabel.labels.table import LabelTable
 
 KNOWN, FILLED, BROWSERS, SECONDS = 0.01, 0.03, 4, 10.0
 

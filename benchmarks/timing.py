@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from partlabel.storage import write_json
+from partlabel.core.files import write_json
 
 
 def interleaved(sides: Mapping[str, Callable[[], object]], rounds: int, repeats: int) -> dict[str, dict[str, float]]:

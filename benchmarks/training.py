@@ -21,11 +21,11 @@ import torch.nn.functional as F
 from experiments.main_job import tables
 
 from partlabel import Config, LabelTable, Model
-from partlabel.features import Stored
+from partlabel.core.files import write_json
 from partlabel.images import flip_draw
-from partlabel.schedule import epoch_batches
-from partlabel.storage import write_json
-from partlabel.training import _Training
+from partlabel.training.batches import Stored
+from partlabel.training.loop import _Training
+from partlabel.training.schedule import epoch_batches
 
 RESULT = Path(__file__).parent / "results" / "training.json"
 ROUNDS = 8

@@ -24,14 +24,14 @@ import numpy as np
 import torch
 from baal.bayesian.dropout import patch_module
 from baal.modelwrapper import ModelWrapper, TrainingArgs
+from partlabel.uncertain import uncertainty_from
 
 from benchmarks.timing import machine, save
-from partlabel.config import ModelConfig
-from partlabel.features import Stored
-from partlabel.features import statistics as channel_statistics
 from partlabel.images import ImageDataset, make_loader
-from partlabel.model import Model
-from partlabel.uncertain import uncertainty_from
+from partlabel.models.model import Model
+from partlabel.training.batches import Stored
+from partlabel.training.batches import statistics as channel_statistics
+from partlabel.training.config import ModelConfig
 
 CLASSES, SIZE, SAMPLES, BLOCK, BATCH, OF_BAAL, OF_STATISTICS = 80, 224, 50, 16, 8, 4, 64
 DROPOUT = 0.5

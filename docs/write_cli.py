@@ -19,7 +19,7 @@ What `partlabel COMMAND --help` prints. This file is written by `python docs/wri
 def commands() -> list[tuple[str, ...]]:
     """List the commands in their order: (), ("import",), ("import", "csv"), ..."""
     from partlabel import formats
-    from partlabel.cli import app
+    from partlabel.app.cli import app
 
     names = sorted((name for name in app if not name.startswith("-")), key=lambda name: app[name].sort_key)
     listed: list[tuple[str, ...]] = [()]
@@ -34,7 +34,7 @@ def commands() -> list[tuple[str, ...]]:
 
 def help_text(command: tuple[str, ...]) -> str:
     """Give the help of one command, as a terminal of fixed width without colours shows it."""
-    from partlabel.cli import main
+    from partlabel.app.cli import main
 
     printed = io.StringIO()
     kept = dict(os.environ)

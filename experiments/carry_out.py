@@ -22,12 +22,11 @@ from experiments.jobs import Job, locked, result_file, where
 from experiments.presets import Preset
 from experiments.reading import NAMES
 from partlabel import Config, LabelTable, Model, predict, train
-from partlabel.config import to_toml
-from partlabel.errors import UserError
-from partlabel.features import Stored, open_source
+from partlabel.core.errors import UserError
+from partlabel.core.files import to_toml, write_json
 from partlabel.method.graph import LabelGraph
 from partlabel.metrics import Metrics, evaluate
-from partlabel.storage import write_json
+from partlabel.training.batches import Stored, open_source
 
 _DEFAULTS = {field.name: field.default for field in fields(Job)}
 
@@ -152,7 +151,7 @@ def _graph_of(job: Job) -> Iterator[None]:
     if not job.last_only:
         yield
         return
-    with mock.patch("partlabel.model.LabelGraph", LastOnly):
+    with mock.patch("partlabel.models.model.LabelGraph", LastOnly):
         yield
 
 

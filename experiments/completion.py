@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from experiments.frozen import pooled
 from experiments.main_job import FROZEN, tables
 from partlabel import LabelTable, Model, simulate, train
-from partlabel.completion import SIGNS, complete
-from partlabel.label_holdout import hold_out
-from partlabel.storage import write_json
+from partlabel.core.files import write_json
+from partlabel.labels.holdout import hold_out
+from partlabel.tasks.completion import SIGNS, complete
 
 RESULT = Path(__file__).parent / "results" / "completion.json"
 KNOWN, PICTURES, LABELS = 0.1, 0.1, 0.2

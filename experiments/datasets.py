@@ -10,8 +10,8 @@ import numpy as np
 
 from experiments.main_job import tables
 from partlabel import LabelTable, formats
-from partlabel.digits import CLASSES, draw_scenes
-from partlabel.errors import UserError
+from partlabel.app.demo.digits import CLASSES, draw_scenes
+from partlabel.core.errors import UserError
 
 #: scenes of the smoke runs
 SCENES = {"train": 60, "test": 40}

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from experiments.main_job import FROZEN, tables
 from partlabel import LabelTable, Model, simulate, train
-from partlabel.export import Scorer, export, export_int8, model_scorer, open_program
+from partlabel.core.files import write_json
 from partlabel.images import ImageDataset, make_loader
 from partlabel.metrics import evaluate
-from partlabel.onnx_file import OnnxModel
-from partlabel.storage import write_json
+from partlabel.models.onnx import OnnxModel
+from partlabel.tasks.export import Scorer, export, export_int8, model_scorer, open_program
 
 RESULT = Path(__file__).parent / "results" / "export.json"
 KNOWN, CALIBRATED, COMPARED, AT_ONCE = 0.1, 100, 100, 8

@@ -23,9 +23,9 @@ from torch import Tensor
 
 from experiments.main_job import FROZEN, tables
 from partlabel import LabelTable, Model, simulate, train
-from partlabel.features import Stored, open_source
+from partlabel.core.files import write_json
 from partlabel.metrics import Metrics, evaluate
-from partlabel.storage import write_json
+from partlabel.training.batches import Stored, open_source
 
 RESULT = Path(__file__).parent / "results" / "frozen.json"
 L2 = (0.01, 0.03, 0.1, 0.3, 1.0)

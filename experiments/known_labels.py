@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from experiments.jobs import ASKED, Labels
 from partlabel import LabelTable, simulate
-from partlabel.next_labels import Mix, choose
+from partlabel.tasks.next_labels import Mix, choose
 
 #: how many times more often a present pair is verified than an absent one; about half of the known labels of Open
 #: Images are present, against 4 % of all pairs here

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from partlabel import Config, LabelTable, Model, simulate, train
-from partlabel.scoring import measure
-from partlabel.storage import write_json
+from partlabel.core.files import write_json
+from partlabel.tasks.evaluate import measure
 
 RESULTS = Path(__file__).parent / "results" / "main_job"
 SEED = 0

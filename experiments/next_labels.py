@@ -29,10 +29,10 @@ from torch import Tensor
 from experiments.frozen import pooled
 from experiments.main_job import FROZEN, tables
 from partlabel import LabelTable, Model, simulate
+from partlabel.core.files import write_json
 from partlabel.method.uncertainty import summarise
 from partlabel.metrics import evaluate
-from partlabel.next_labels import WHY, Mix, choose
-from partlabel.storage import write_json
+from partlabel.tasks.next_labels import WHY, Mix, choose
 
 RESULT = Path(__file__).parent / "results" / "next_labels.json"
 FIGURE = Path(__file__).parents[1] / "docs" / "next.png"

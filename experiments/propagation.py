@@ -26,9 +26,9 @@ from experiments.jobs import Job, labels, locked, where
 from experiments.reading import Claim, Results
 from experiments.rendering import about, claims, table
 from partlabel import Model
-from partlabel.features import Stored, open_source
+from partlabel.core.files import write_json
 from partlabel.metrics import evaluate
-from partlabel.storage import write_json
+from partlabel.training.batches import Stored, open_source
 
 SHARES = (0.1, 0.4, 1.0)
 NEIGHBOURS = (10, 30, 100)

@@ -39,10 +39,11 @@ from experiments.frozen import record
 from experiments.jobs import RESULTS, locked, where
 from experiments.main_job import FROZEN, TUNED
 from experiments.presets import SMOKE_PRESET
-from partlabel import Config, Model, checkpoints, simulate, train
-from partlabel.errors import UserError
+from partlabel import Config, Model, simulate, train
+from partlabel.core.errors import UserError
+from partlabel.core.files import write_json
 from partlabel.metrics import evaluate
-from partlabel.storage import write_json
+from partlabel.training import checkpoints
 
 KNOWN = 0.1
 #: name in the paper -> (strategy, thetas of its table); the last two are not in the paper

@@ -22,7 +22,7 @@ from experiments import (
 )
 from experiments.reading import Claim, Results
 from experiments.rendering import number, report_folder, words
-from partlabel.storage import write_text
+from partlabel.core.files import write_text
 
 #: title, command, renderer
 SECTIONS: tuple[tuple[str, str, Callable[[Results], str]], ...] = (

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from experiments.frozen import pooled
 from experiments.main_job import tables
 from partlabel import Model
+from partlabel.app.report.intervals import interval
+from partlabel.core.files import write_json
 from partlabel.images import resolve
 from partlabel.metrics import evaluate
-from partlabel.report.bootstrap import NAMES, Design, resample
-from partlabel.report.intervals import interval
-from partlabel.storage import write_json
+from partlabel.metrics.bootstrap import NAMES, Design, resample
 
 RESULT = Path(__file__).parent / "results" / "report_intervals.json"
 PICTURES, RESAMPLES = 800, 300

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from experiments.frozen import pooled
 from experiments.main_job import FROZEN, tables
 from partlabel import LabelTable, Model, simulate, train
-from partlabel.calibration import Calibration
-from partlabel.review import queues
-from partlabel.review.board import open_board
-from partlabel.review.views import Filter, Marks, View, Views
-from partlabel.storage import write_json
+from partlabel.app.review import queues
+from partlabel.app.review.board import open_board
+from partlabel.app.review.views import Filter, Marks, View, Views
+from partlabel.core.files import write_json
+from partlabel.metrics.calibration import Calibration
 
 RESULT = Path(__file__).parent / "results" / "review_study.json"
 KNOWN, TARGET, SHUFFLES = 0.1, 0.99, 20

@@ -38,13 +38,13 @@ from torch import Tensor, nn
 from experiments.frozen import pooled
 from experiments.main_job import FROZEN, tables
 from partlabel import LabelTable, Model, simulate
-from partlabel.features import Stored, statistics
+from partlabel.core.files import write_json
 from partlabel.images import flip_draw
 from partlabel.metrics import evaluate
-from partlabel.optimization import build_loss, build_optimizer
-from partlabel.schedule import epoch_batches, learning_rate_factor
-from partlabel.storage import write_json
-from partlabel.thresholds import choose, cuts
+from partlabel.metrics.thresholds import choose, cuts
+from partlabel.training.batches import Stored, statistics
+from partlabel.training.optimizer import build_loss, build_optimizer
+from partlabel.training.schedule import epoch_batches, learning_rate_factor
 
 RESULT = Path(__file__).parent / "results" / "rivals.json"
 HELD_OUT = 0.2

@@ -40,7 +40,7 @@ from experiments.datasets import DATASETS, open_dataset
 from experiments.jobs import RESULTS, Job
 from experiments.presets import PRESETS, Preset
 from experiments.reading import Results
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 #: name of an experiment -> its jobs; some are known only when others are there
 EXPERIMENTS: dict[str, Callable[[Preset, Results], list[Job]]] = {

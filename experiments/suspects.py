@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from experiments.frozen import pooled
 from experiments.main_job import FROZEN, tables
 from partlabel import LabelTable, Model, simulate
-from partlabel.calibration import sigmoid
-from partlabel.storage import write_json
-from partlabel.suspects import calibrated, out_of_fold
+from partlabel.core.files import write_json
+from partlabel.metrics.calibration import sigmoid
+from partlabel.tasks.suspects import calibrated, out_of_fold
 
 RESULT = Path(__file__).parent / "results" / "suspects.json"
 FLIPPED = 0.03

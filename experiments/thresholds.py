@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 
 from experiments.frozen import pooled
 from experiments.main_job import FROZEN, tables
-from partlabel import LabelTable, Model, held_out, simulate, train
-from partlabel.calibration import Calibration, fit, reliability
+from partlabel import LabelTable, Model, simulate, train
+from partlabel.core.files import write_json
 from partlabel.metrics import evaluate
-from partlabel.storage import write_json
-from partlabel.thresholds import calibrate, choose, cuts, fit_thresholds
+from partlabel.metrics.calibration import Calibration, fit, reliability
+from partlabel.metrics.thresholds import calibrate, choose, cuts, fit_thresholds
+from partlabel.training import held_out
 
 RESULT = Path(__file__).parent / "results" / "thresholds.json"
 

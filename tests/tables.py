@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 matrices = arrays(np.int8, st.tuples(st.integers(0, 12), st.integers(1, 8)), elements=st.sampled_from([-1, 0, 1]))
 #            cat  dog  car

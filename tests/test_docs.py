@@ -131,7 +131,7 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_in_the_pages_exist(page):
-    from partlabel.cli import app
+    from partlabel.app.cli import app
 
     text = (ROOT / page).read_text(encoding="utf-8")
     blocks, prose = (

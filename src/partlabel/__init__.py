@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from partlabel import formats, method, metrics, simulate
-    from partlabel.config import Config
-    from partlabel.labels import LabelTable
-    from partlabel.model import Model
-    from partlabel.scoring import predict
-    from partlabel.training import train
+    from partlabel.images.dataset import PartialLabelDataset
+    from partlabel.labels.table import LabelTable
+    from partlabel.method.loss import PartialBCE
+    from partlabel.models.model import Model
+    from partlabel.tasks.predict import predict
+    from partlabel.training.config import Config
+    from partlabel.training.loop import train
 
     __version__: str
 
@@ -22,6 +24,8 @@ __all__ = [
     "Config",
     "LabelTable",
     "Model",
+    "PartialBCE",
+    "PartialLabelDataset",
     "__version__",
     "formats",
     "method",
@@ -33,15 +37,17 @@ __all__ = [
 
 #: public name -> (module, attribute); no attribute: the module itself
 _HOMES = {
-    "Config": ("partlabel.config", "Config"),
-    "LabelTable": ("partlabel.labels", "LabelTable"),
-    "Model": ("partlabel.model", "Model"),
+    "Config": ("partlabel.training.config", "Config"),
+    "LabelTable": ("partlabel.labels.table", "LabelTable"),
+    "Model": ("partlabel.models.model", "Model"),
+    "PartialBCE": ("partlabel.method.loss", "PartialBCE"),
+    "PartialLabelDataset": ("partlabel.images.dataset", "PartialLabelDataset"),
     "formats": ("partlabel.formats", None),
     "method": ("partlabel.method", None),
     "metrics": ("partlabel.metrics", None),
-    "predict": ("partlabel.scoring", "predict"),
-    "simulate": ("partlabel.simulate", None),
-    "train": ("partlabel.training", "train"),
+    "predict": ("partlabel.tasks.predict", "predict"),
+    "simulate": ("partlabel.labels.simulate", None),
+    "train": ("partlabel.training.loop", "train"),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from partlabel.cli import main
+from partlabel.app.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

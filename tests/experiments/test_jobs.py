@@ -20,7 +20,7 @@ from experiments.report import summary
 from experiments.run import EXPERIMENTS, listed, main, selected
 
 from partlabel import LabelTable, simulate
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.method.loss import solve_g
 
 

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from partlabel.formats.class_names import look_alikes, settle_names, similar
+from partlabel.formats.class_names import settle_names
 from partlabel.formats.report import ImportReport
+from partlabel.labels.class_names import look_alikes, similar
 
 
 def test_look_alikes_are_grouped_in_order_of_appearance():

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import coding
 
 

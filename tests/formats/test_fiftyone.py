@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel import LabelTable, formats
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from tests.formats.cases import case, rows
 from tests.formats.test_writing import tables
 

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel import LabelTable, formats
-from partlabel.cli import main
-from partlabel.errors import UserError
+from partlabel.app.cli import main
+from partlabel.core.errors import UserError
 from tests.formats.cases import CASES
 
 HUGGINGFACE = Path(__file__).with_name("huggingface_files")
@@ -43,6 +43,10 @@ VALID: dict[str, tuple[str, Path, str, dict[str, str]]] = {
     "voc": ("voc", CASES / "VOC-02", "Annotations", {}),
     "voc skip": ("voc", CASES / "VOC-05", "Annotations", {"bad_files": "skip"}),
     "voc lists": ("voc", CASES / "VOC-01", "Main", {"set": "train"}),
+    "checkboxes": ("cvat", CASES / "ATTR-01", "cvat_attributes.xml", {"attributes": "classes"}),
+    "lvis": ("coco", CASES / "LVIS-01", "lvis_v1_train.json", {}),
+    "yolo": ("yolo", CASES / "YOLO-01", "yolo", {}),
+    "labelme": ("labelme", CASES / "LABELME-01", "labelme", {}),
     "folders": ("folders", CASES / "FOL-01", "photos", {"not_listed": "absent"}),
     "chexpert": ("chexpert", CASES / "LBL-01", "train.csv", {}),
     "openimages": ("openimages", CASES / "OID-01", "machine.csv", {"machine_threshold": "0.5"}),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from partlabel import formats
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from tests.formats.cases import rows
 from tests.formats.test_writing import tables
 

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from partlabel import formats
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from tests.formats.cases import case, rows
 
 

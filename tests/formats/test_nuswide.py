@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel import formats
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from tests.formats.cases import case, rows
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from partlabel import LabelTable, formats
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.reading import watched
 from tests.formats.cases import case, rows
 from tests.reference import formats as naive

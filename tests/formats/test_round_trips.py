@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from partlabel import LabelTable, formats
-from partlabel.label_pairs import MODEL, ORIGINS
+from partlabel.labels.pairs import MODEL, ORIGINS
 
 AWKWARD = (
     "Sauce, hot",

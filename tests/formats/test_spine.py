@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.report import ImportReport
 from partlabel.formats.source import Source, unique
 from partlabel.formats.spine import CommonOptions, finish, option, without
-from partlabel.label_pairs import MODEL, ORIGINS, REVIEW
+from partlabel.labels.pairs import MODEL, ORIGINS, REVIEW
 from tests.formats.cases import rows
 
 
@@ -135,10 +135,113 @@ def test_own_options_come_first_and_meaningless_ones_are_not_there():
         images: str | None = without()
 
     names = [field.name for field in read_as.option_fields(Options)]
-    assert names == ["colour", "not_listed", "conflicts", "classes", "rename", "missing"]
+    assert names == ["colour", "not_listed", "conflicts", "classes", "rename", "image_names", "missing"]
     with pytest.raises(UserError, match="no such option"):
         read_as.build(Options, "test", {"images": "x"})
     assert read_as.build(Options, "test", {"colour": "blue", "rename": "a=b"}).given() == {
         "colour": "blue",
         "rename": {"a": "b"},
     }
+
+
+def test_names_of_one_file_are_one_image(tmp_path):
+    (tmp_path / "yard").mkdir()
+    for name in ("a.png", "b.PNG", "yard/cafe\u0301.jpg"):
+        (tmp_path / name).write_bytes(name.encode())
+    names = ["a", "./a.png", "A.PNG", "b.png", "yard//caf\u00e9.jpg", "yard\\cafe\u0301.jpg"]
+    said = [(n, 0, 1) for n in range(6)] + [(3, 1, -1)]
+    table, report = read(source(said, images=names), images=str(tmp_path))
+    assert rows(table) == {"a": [1, 0], "b.png": [1, -1], "yard//caf\u00e9.jpg": [1, 0]}
+    assert report.repeats == 3
+    assert "names of one file, put together under the first: ./a.png = a, A.PNG = a" in " ".join(report.notes)
+    with pytest.raises(UserError, match="both present and absent") as caught:
+        read(source([(0, 0, 1), (2, 0, -1)], images=names), images=str(tmp_path))
+    assert caught.value.offenders == ["a, cat: f:1 present / f:2 absent"]
+    table, _ = read(source([(0, 0, 1), (2, 0, -1)], images=names))
+    assert table.num_images == 6
+
+
+def test_groups_and_unlabelled_images_of_one_file(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"x")
+    said = source([(0, 0, 1)], images=["a.png", "a"], groups=unique(["", "p"])[0], unlabelled=np.array([False, True]))
+    table, _ = read(said, not_listed="absent", images=str(tmp_path))
+    assert (rows(table), table.groups.to_pylist()) == ({"a.png": [1, -1]}, ["p"])
+
+
+def test_pictures_with_the_same_bytes_stay_apart_with_a_warning(tmp_path):
+    for name, content in (("a.png", b"x"), ("b.png", b"x"), ("c.png", b"y"), ("d.png", b""), ("e.png", b"")):
+        (tmp_path / name).write_bytes(content)
+    said = source([(0, 0, 1), (1, 0, -1), (1, 1, 1), (2, 0, -1)], images=["a.png", "b", "c.png", "d.png", "e.png"])
+    table, report = read(said, images=str(tmp_path))
+    assert table.num_images == 5
+    assert report.warnings[:3] == [
+        "empty files: d.png, e.png",
+        "pictures with the same bytes under several names: b = a.png",
+        "labels of pictures with the same bytes contradict each other: cat present in a.png and absent in b",
+    ]
+
+
+def test_names_that_lead_out_of_the_folder(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for file in (tmp_path / "out.png", folder / "a.png"):
+        file.write_bytes(b"x")
+    names = [
+        "../out.png",
+        "..\\out.png",
+        str(tmp_path / "out.png"),
+        "a/../../out.png",
+        "x/../a.png",
+        str(folder / "a.png"),
+    ]
+    said = [(n, 0, 1) for n in range(6)]
+    with pytest.raises(UserError, match=r"4 of 6 images missing in .*; 4 names lead out of the folder") as caught:
+        read(source(said, images=names), images=str(folder))
+    assert caught.value.offenders == names[:4]
+    table, report = read(source(said, images=names), images=str(folder), missing="skip")
+    assert rows(table) == {"x/../a.png": [1, 0]}
+    assert report.missing == names[:4]
+
+
+def test_image_names_by_rule(tmp_path):
+    names = ["https://h/yard/a.jpg", "https://h/yard/b.jpg", "c.jpg"]
+    said = [(0, 0, 1), (1, 1, 1), (2, 0, -1)]
+    table, _ = read(source(said, images=names), image_names="file")
+    assert table.images.to_pylist() == ["a.jpg", "b.jpg", "c.jpg"]
+    for start in ("https://h/", "https://h"):
+        table, report = read(source(said, images=names), image_names=start)
+        assert table.images.to_pylist() == ["yard/a.jpg", "yard/b.jpg", "c.jpg"]
+        assert f"image names that do not begin with {start}: c.jpg" in report.notes
+    table, _ = read(source([(0, 0, 1)], images=["C:\\data\\yard\\a.jpg"]), image_names="C:/data")
+    assert table.images.to_pylist() == ["yard\\a.jpg"]
+    with pytest.raises(UserError, match="no image name begins with 'fiel'"):
+        read(source(said, images=names), image_names="fiel")
+    with pytest.raises(UserError, match="image_names=file gives one name to different images") as caught:
+        read(source([(0, 0, 1)], images=["x/a.jpg", "y\\a.jpg"]), image_names="file")
+    assert caught.value.offenders == ["a.jpg: x/a.jpg and y\\a.jpg"]
+
+
+def test_the_message_says_what_would_have_fitted(tmp_path):
+    (tmp_path / "yard").mkdir()
+    (tmp_path / "yard" / "a.jpg").write_bytes(b"x")
+    for name, start in (("https://h/x/yard/a.jpg", "https://h/x/"), ("D:\\x\\yard\\a.jpg", "D:\\x\\")):
+        said = source([(0, 0, 1)], images=[name])
+        with pytest.raises(UserError) as caught:
+            read(said, images=str(tmp_path))
+        assert f"yard/a.jpg is there: image_names={start} takes the beginning away" in caught.value.message
+        table, _ = read(said, images=str(tmp_path), image_names=start)
+        assert table.num_images == 1
+
+
+def test_files_in_folders_below(tmp_path):
+    for name in ("images_001/images/1.png", "images_002/images/2.png", "x/3.png", "y/3.jpg", ".hidden/4.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+    table, report = read(source([(0, 0, 1), (1, 1, 1)], images=["1.png", "2"]), images=str(tmp_path))
+    assert table.images.to_pylist() == ["1.png", "2"]
+    assert "2 image names have no folder; one file below fits each" in report.notes
+    with pytest.raises(UserError, match="fit more than one file") as caught:
+        read(source([(0, 0, 1)], images=["3"]), images=str(tmp_path))
+    assert caught.value.offenders == ["3: x/3.png, y/3.jpg"]
+    with pytest.raises(UserError, match="1 of 1 images missing"):
+        read(source([(0, 0, 1)], images=["4.png"]), images=str(tmp_path))

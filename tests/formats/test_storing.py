@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from partlabel import LabelTable, formats
-from partlabel.cli import main
-from partlabel.errors import UserError
+from partlabel.app.cli import main
+from partlabel.core.errors import UserError
 from partlabel.formats.report import ImportReport, store
 
 

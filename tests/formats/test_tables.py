@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from partlabel import formats
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.table import delimited
 from tests.formats.cases import rows
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from partlabel import LabelTable, formats
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 NAME = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Z"]), min_size=1, max_size=6)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.images import ImageCheck, check
 from tests.images.make import CASES, encoded, picture, with_orientation
 

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, ImageFile
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.images import ImageError, decode, load
 from partlabel.images.decoding import decode_with_facts
 from tests.images.make import CASES, encoded, picture, with_orientation

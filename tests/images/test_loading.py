@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchvision.transforms import v2
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.images import ImageDataset, ImageError, decode, flip_draw, load, make_loader
 from partlabel.images.loading import _explained
 from tests.images.make import CASES, encoded, picture

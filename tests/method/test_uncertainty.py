@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from partlabel.config import ModelConfig
 from partlabel.method import uncertainty
 from partlabel.method.uncertainty import Uncertainty, mc_dropout, summarise
-from partlabel.model import Head
+from partlabel.models.model import Head
+from partlabel.training.config import ModelConfig
 from tests.reference.graph import label_graph
 from tests.reference.pooling import weldon
 from tests.reference.uncertainty import mask, measures, splitmix

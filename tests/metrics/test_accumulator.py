@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.metrics import Accumulator, Metrics, evaluate
 from tests.metrics.gloo import SAMPLINGS, worker
 from tests.metrics.test_evaluate import partial, read_case

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.metrics import accuracy_score, average_precision_score, precision_recall_fscore_support
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.metrics import average_precision, evaluate
 from tests.reference import metrics as reference
 

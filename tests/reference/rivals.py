@@ -1,4 +1,6 @@
-"""The losses of ``partlabel.rivals`` as loops, one pair at a time; x, y: scores and labels (N, C), p = sigmoid(x).
+"""The losses of ``partlabel.method.other_losses`` as loops, one pair at a time.
+
+x, y are scores and labels (N, C), p = sigmoid(x).
 
 Comparisons are on real parts, so that the complex step passes through.
 """

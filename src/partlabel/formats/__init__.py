@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import (
     chexpert,
     coco,
@@ -18,15 +18,17 @@ from partlabel.formats import (
     fiftyone,
     folders,
     huggingface,
+    labelme,
     labelstudio,
     nuswide,
     openimages,
     table,
     voc,
+    yolo,
 )
 from partlabel.formats.options import build
 from partlabel.formats.report import ImportReport
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["FORMATS", "Format", "ImportReport", "read", "write"]
 
@@ -79,6 +81,18 @@ FORMATS = {
             "Pascal VOC: XML files, or the class lists of ImageSets/Main",
             voc.VocOptions,
             voc.read,
+        ),
+        Format(
+            "yolo",
+            "YOLO text files: data.yaml, or a folder with classes.txt",
+            yolo.YoloOptions,
+            yolo.read,
+        ),
+        Format(
+            "labelme",
+            "LabelMe JSON files: the flags of pictures, and by option the labels of shapes",
+            labelme.LabelMeOptions,
+            labelme.read,
         ),
         Format(
             "folders",

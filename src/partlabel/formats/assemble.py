@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
-from partlabel.formats.files import locate
+from partlabel.core.errors import UserError
+from partlabel.core.files import write_text
 from partlabel.formats.report import Conflict, ImportReport, Tally, plural
-from partlabel.label_pairs import MODEL
-from partlabel.labels import LabelTable
-from partlabel.storage import write_text
+from partlabel.images.locate import locate
+from partlabel.labels.pairs import MODEL
+from partlabel.labels.table import LabelTable
 
 #: how contradicting statements about one pair are settled; row order never decides
 CONFLICTS = ("error", "unknown", "present", "absent", "majority")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 #: codes that a value is read as; ``UNCERTAIN`` is a statement (somebody looked), ``SILENT`` is none
 PRESENT, ABSENT, UNCERTAIN, SILENT, NOT_A_LABEL = 1, -1, 0, 2, 3

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
-from partlabel.formats.files import PICTURES
+from partlabel.core.errors import UserError
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.spine import CommonOptions, Source, choice, finish, without
-from partlabel.labels import LabelTable
+from partlabel.images.locate import PICTURES, first_copies
+from partlabel.labels.table import LabelTable
 
 #: names of folders that hold parts of a data set, not classes
 _SPLITS = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})
-#: bytes at the end of a file that are compared before the whole file is read
-_END_BYTES = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +32,7 @@ class FolderOptions(CommonOptions):
     )
     conflicts: str = without("error")
     images: str | None = without()
+    image_names: str = without("path")
     missing: str = without("error")
 
 
@@ -135,51 +132,12 @@ def _is_picture(name: str) -> bool:
 def _copies(path: str, pictures: Sequence[str], report: ImportReport) -> NDArray[np.int64]:
     """Return for each picture the number of the first with the same bytes, int64 (N,).
 
-    Files are told apart by their size, then by their end, and read as a whole only where both are the same. Empty files
-    are no copies of each other.
-
     Raises:
         UserError: files that cannot be read (all are listed).
     """
-    wrong: list[str] = []
-    by_size = _parts(path, pictures, range(len(pictures)), os.path.getsize, wrong)
-    if empty := by_size.pop(0, []):
+    first, empty = first_copies(path, pictures)
+    if empty:
         report.warnings.append(f"empty files: {Tally.of([pictures[i] for i in empty])}")
-    groups = list(by_size.values())
-    for key in (_end, _digest):
-        parts = [_parts(path, pictures, group, key, wrong) for group in groups if len(group) > 1]
-        groups = [group for part in parts for group in part.values()]
-    if wrong:
-        raise UserError(f"{path}: {plural(len(wrong), 'picture')} cannot be read", wrong)
-    first = np.arange(len(pictures))
-    copies = []
-    for group in groups:
-        first[group] = group[0]
-        copies += [f"{pictures[i]} = {pictures[group[0]]}" for i in group[1:]]
-    if copies:
+    if copies := [f"{pictures[i]} = {pictures[k]}" for i, k in enumerate(first) if i != k]:
         report.notes.append(f"copies of another picture, put together with it: {Tally.of(copies)}")
-    return first
-
-
-def _parts(
-    path: str, pictures: Sequence[str], group: Iterable[int], key: Callable[[str], Hashable], wrong: list[str]
-) -> dict[Hashable, list[int]]:
-    """Part a group of files by a key."""
-    parts: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for number in group:
-        try:
-            parts[key(os.path.join(path, pictures[number]))].append(number)
-        except OSError as error:
-            wrong.append(f"{pictures[number]}: {error.strerror}")
-    return parts
-
-
-def _end(file: str) -> bytes:
-    with open(file, "rb") as stream:
-        stream.seek(max(os.path.getsize(file) - _END_BYTES, 0))
-        return hashlib.blake2b(stream.read(), digest_size=16).digest()
-
-
-def _digest(file: str) -> bytes:
-    with open(file, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
+    return np.array(first, np.int64)

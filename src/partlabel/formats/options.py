@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 Options = TypeVar("Options")
 

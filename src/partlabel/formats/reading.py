@@ -1,19 +1,21 @@
-"""Text and JSON files as a whole: their encoding, their mistakes named with file and line, and how far a reading is."""
+"""Text, JSON and XML files: their encoding, their mistakes named with file and line, and how far a reading is."""
 
 from __future__ import annotations
 
 import codecs
 import mmap
+import os
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import IO, TypeVar, cast
 
 import msgspec
+from lxml import etree
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 Content = TypeVar("Content")
 Watcher = Callable[[int, int], None]
@@ -21,6 +23,11 @@ Watcher = Callable[[int, int], None]
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 #: the constants that Python writes although JSON has none, or a text; only what stands outside texts is replaced
 _CONSTANT = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\bInfinity\b|\bNaN\b', re.DOTALL)
+
+#: the encoding that an XML file declares, where it is written in bytes that ASCII shares
+_DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)["']""")
+#: what lxml may not do: expand entities, fetch anything, or read files made to exhaust the memory
+_SAFE = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
 
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
@@ -40,6 +47,22 @@ def advance(done: int, total: int) -> None:
     watcher = _watcher.get()
     if watcher is not None:
         watcher(done // 1_000_000, -(-total // 1_000_000))
+
+
+def files_below(folder: str, *endings: str) -> list[str]:
+    """Return the files in a folder and below it, relative with ``/``, sorted; hidden files and folders are left out.
+
+    Args:
+        folder: where to look.
+        endings: in lower case, such as ``.xml``; files end with one of them in any case.
+    """
+    found = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        inner = os.path.relpath(parent, folder)
+        own = [name for name in names if name.casefold().endswith(endings) and not name.startswith(".")]
+        found += [os.path.normpath(os.path.join(inner, name)).replace(os.sep, "/") for name in own]
+    return sorted(found)
 
 
 def find_encoding(path: str, declared: str | None = None) -> str:
@@ -122,7 +145,7 @@ def load_json(path: str, kind: type[Content], what: str) -> Content:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _content(file: BinaryIO) -> memoryview:
+def _content(file: IO[bytes]) -> memoryview:
     """Return the bytes of a file after its byte-order mark; raw parts of what is decoded from them may outlive it."""
     try:
         content: mmap.mmap | bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -150,3 +173,81 @@ def _decode(path: str, text: memoryview, kind: type[Content], what: str) -> Cont
         raise UserError(f"{path}: not valid JSON", [f"{path}:{line} {error}"]) from None
     except RecursionError:
         raise UserError(f"{path}: not {what}: lists or objects inside each other without end") from None
+
+
+def xml_events(file: IO[bytes]) -> Iterator[tuple[str, etree._Element]]:
+    """Yield (``start`` or ``end``, element) while an XML file streams through, in any encoding that Python knows.
+
+    Entities are not expanded; nothing is fetched.
+
+    Raises:
+        XmlError: the file is not well-formed or its encoding is not known.
+    """
+    with _xml_mistakes():
+        stream, encoding = _decoded(file)
+        yield from etree.iterparse(
+            stream, events=("start", "end"), remove_comments=True, remove_pis=True, encoding=encoding, **_SAFE
+        )
+
+
+def xml_root(file: IO[bytes]) -> etree._Element:
+    """Return the root of an XML file, read as ``xml_events`` does; a file with entities is refused.
+
+    Raises:
+        XmlError: the file is not well-formed, declares or uses an entity, or its encoding is not known.
+    """
+    with _xml_mistakes():
+        stream, encoding = _decoded(file)
+        parser = etree.XMLParser(remove_comments=True, remove_pis=True, encoding=encoding, **_SAFE)
+        root = etree.parse(stream, parser).getroot()
+    if (entity := next(root.iter(etree.Entity), None)) is not None:
+        raise XmlError(entity.sourceline, f"the entity {entity.name!r} is not read: entities can do harm")
+    refuse_entities(root)
+    return root
+
+
+def refuse_entities(root: etree._Element) -> None:
+    """Refuse a file that declares an entity.
+
+    Raises:
+        XmlError: it does.
+    """
+    declared = root.getroottree().docinfo.internalDTD
+    for entity in declared.iterentities() if declared is not None else ():
+        raise XmlError(1, f"the entity {entity.name!r} is declared: entities can do harm")
+
+
+class XmlError(Exception):
+    """What is wrong in an XML file, and its line or ``line:column``."""
+
+    def __init__(self, where: int | str, what: str) -> None:
+        super().__init__(what)
+        self.place = f"{where} {what}"
+
+
+@contextmanager
+def _xml_mistakes() -> Generator[None]:
+    try:
+        yield
+    except etree.XMLSyntaxError as error:
+        line, column = error.position
+        raise XmlError(f"{line}:{column}", error.msg.removesuffix(f", line {line}, column {column}")) from None
+    except UnicodeError as error:
+        raise XmlError(1, f"its encoding cannot be read: {error}") from None
+
+
+def _decoded(file: IO[bytes]) -> tuple[IO[bytes], str | None]:
+    """Return the file, and how lxml is to read it; what only Python can decode becomes UTF-8 on the way."""
+    declared = _DECLARED.match(file.read(1024))
+    file.seek(0)
+    if declared is None:
+        return file, None
+    name = declared[1].decode()
+    try:
+        codec = codecs.lookup(name)
+        "".encode(name)  # some codecs are not of text
+    except LookupError:
+        raise XmlError(1, f"unknown encoding: {name}") from None
+    if codec.name in ("utf-8", "utf-16", "ascii", "iso8859-1"):
+        return file, None
+    return cast("IO[bytes]", codecs.EncodedFile(file, "utf-8", codec.name)), "utf-8"

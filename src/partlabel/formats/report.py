@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from partlabel.errors import UserError
-from partlabel.labels import LabelTable
-from partlabel.storage import replacing
+from partlabel.core.errors import UserError
+from partlabel.core.files import replacing
+from partlabel.labels.table import LabelTable
 
 _WIDTH = 110
 _INDENT = 15

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.class_names import Classes
 from partlabel.formats.report import Conflict, ImportReport, Tally, plural
-from partlabel.label_pairs import MODEL
+from partlabel.labels.pairs import MODEL
 
 #: how contradicting statements about one pair are settled; row order never decides
 CONFLICTS = ("error", "unknown", "present", "absent", "majority")
 #: the most pairs that not_listed=absent may fill in; each takes 6 bytes
 _MOST_FILLED = 2_000_000_000
-_OF_STATEMENTS = ("image", "cls", "value", "row", "origin", "score", "round", "yields")
+#: the fields of a source with one entry for each statement
+_STATEMENT = ("image", "cls", "value", "row", "origin", "score", "round", "yields")
 _WORDS = {1: "present", -1: "absent", 0: "unknown"}
 
 
@@ -69,13 +70,12 @@ class Source:
     annotated: bool = False
     what: str = "labels of {} classes that are not in the class list"
 
-    def keep(self, index: NDArray[Any]) -> None:
-        """Leave only some statements, given as a mask (S,) or as numbers in the wanted order."""
-        if self.row is None:
-            self.row = np.arange(len(np.asarray(self.image)))
-        for name in _OF_STATEMENTS:
-            if (array := getattr(self, name)) is not None:
-                setattr(self, name, np.asarray(array)[index])
+    def only(self, index: NDArray[Any]) -> Source:
+        """Return the source with some of its statements, given as a mask (S,) or as numbers."""
+        row = np.arange(len(np.asarray(self.cls))) if self.row is None else self.row
+        arrays = {name: getattr(self, name) for name in _STATEMENT if name != "row"}
+        kept = {name: np.asarray(own)[index] for name, own in arrays.items() if own is not None}
+        return replace(self, row=np.asarray(row)[index], **kept)
 
 
 def unique(names: Sequence[str] | pa.Array) -> tuple[pa.StringArray, NDArray[np.int32]]:
@@ -111,7 +111,7 @@ class Statements:
 
     def keep(self, index: NDArray[Any]) -> None:
         """Leave only some statements, given as a mask (S,) or as numbers in the wanted order."""
-        for name in _OF_STATEMENTS:
+        for name in _STATEMENT:
             if (array := getattr(self, name)) is not None:
                 setattr(self, name, array[index])
 
@@ -124,6 +124,25 @@ class Statements:
         self.images = self.images.filter(pa.array(mask))
         self.groups = None if self.groups is None else self.groups.filter(pa.array(mask))
         self.unlabelled = None if self.unlabelled is None else self.unlabelled[mask]
+
+    def join_images(self, number: NDArray[np.int32], names: pa.StringArray) -> None:
+        """Put images together.
+
+        Args:
+            number: int32 (N,) number of each image among the new ones.
+            names: of the new images. Their group is that of the first image that has one; they are unlabelled where
+                all of their images are.
+        """
+        self.image, self.images = number[self.image], names
+        if self.groups is not None:
+            groups: list[str | None] = [None] * len(names)
+            for own, group in zip(number.tolist(), self.groups.to_pylist(), strict=True):
+                groups[own] = groups[own] or group
+            self.groups = pa.array(groups, pa.string())
+        if self.unlabelled is not None:
+            labelled = np.zeros(len(names), bool)
+            labelled[number[~self.unlabelled]] = True
+            self.unlabelled = ~labelled
 
     def merge(self, report: ImportReport, policy: str) -> None:
         """Leave one statement for each pair, sorted by pair.

@@ -6,6 +6,7 @@ A reader declares its own options as a subclass of ``CommonOptions``, fills a ``
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
+from partlabel.core.files import write_text
 from partlabel.formats import options as read_as
 from partlabel.formats.class_names import Classes, settle_names
-from partlabel.formats.files import locate
-from partlabel.formats.report import ImportReport, Tally
+from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.source import CONFLICTS, Source, Statements, unique
-from partlabel.labels import LabelTable
-from partlabel.storage import write_text
+from partlabel.images.locate import first_copies, locate, name_below, would_fit
+from partlabel.labels.table import LabelTable
 
 __all__ = ["CommonOptions", "Source", "choice", "finish", "option", "settle", "unique", "without"]
 
@@ -60,7 +61,17 @@ class CommonOptions:
     rename: dict[str, str] | None = option(
         None, read_as.rename, "other class names: old=new,old=new, or a CSV file with the header from,to"
     )
-    images: str | None = option(None, read_as.text, "folder with the pictures, to find images without a file")
+    images: str | None = option(
+        None,
+        read_as.text,
+        "folder with the pictures, to find images without a file, and files under several names",
+    )
+    image_names: str = option(
+        "path",
+        read_as.text,
+        "how images are called: path, as they are written; file, the last part; or a beginning that is taken away, as "
+        "in image_names=CheXpert-v1.0-small/ or image_names=https://host/",
+    )
     missing: str = choice("error", "error", "skip", help="images without a file: error, or skip to leave them out")
 
     def given(self) -> dict[str, Any]:
@@ -109,9 +120,13 @@ def finish(
     if unwanted := [name for name, i in zip(source.classes, settled.index, strict=True) if i < 0]:
         report.dropped[source.what.format(f"{len(unwanted):,}")] = Tally.of(unwanted, int((cls < 0).sum()))
     said = Statements(source, settled.names, cls)
+    _name_images(said, options, report)
+    files = []
     if options.images is not None:
-        _find_images(said, report, options.images, options.missing, missing_list)
+        files = _find_images(said, report, options.images, options.missing, missing_list)
     said.merge(report, options.conflicts)
+    if options.images is not None:
+        _warn_of_copies(said, report, options.images, files)
     report.not_listed = not_listed or options.not_listed or "unknown"
     if report.not_listed == "absent":
         said.fill_absent()
@@ -133,12 +148,62 @@ def _class_ids(source: Source, settled: Classes, report: ImportReport) -> list[s
     return [own[0] for own in ids] if all(ids) else None
 
 
-def _find_images(said: Statements, report: ImportReport, folder: str, missing: str, missing_list: str | None) -> None:
+def _name_images(said: Statements, options: CommonOptions, report: ImportReport) -> None:
+    """Name the images by the rule of ``image_names``, and those that are files below ``images`` relative to it.
+
+    Raises:
+        UserError: different images would get one name, or none begins as the rule says.
+    """
+    old, rule = said.images.to_pylist(), options.image_names
+    new = old
+    if rule == "file":
+        new = [name.replace("\\", "/").rpartition("/")[2] for name in old]
+    elif rule not in ("path", "url"):
+        start = rule.replace("\\", "/")
+        fits = [name.replace("\\", "/").startswith(start) for name in old]
+        new = [name[len(start) :].lstrip("/\\") if fit else name for name, fit in zip(old, fits, strict=True)]
+        if not any(fits):
+            raise UserError(
+                f"{report.source}: no image name begins with {rule!r}; image_names is path, file, or a beginning that "
+                "is taken away",
+                old[: Tally.KEPT],
+            )
+        if not all(fits):
+            others = [name for name, fit in zip(old, fits, strict=True) if not fit]
+            report.notes.append(f"image names that do not begin with {rule}: {Tally.of(others)}")
+    _, number = unique(new)
+    first: dict[int, str] = {}
+    clash = [
+        f"{b}: {first[n]} and {a}"
+        for a, b, n in zip(old, new, number.tolist(), strict=True)
+        if first.setdefault(n, a) != a
+    ]
+    if clash:
+        raise UserError(f"{report.source}: image_names={rule} gives one name to different images", clash)
+    if options.images is not None:
+        new = [name_below(name, options.images) for name in new]
+    if new is not old:
+        names, number = unique(new)
+        said.join_images(number, names)
+
+
+def _find_images(
+    said: Statements, report: ImportReport, folder: str, missing: str, missing_list: str | None
+) -> list[str]:
+    """Put images of one file together and leave out those without a file; return the file of each image left.
+
+    Raises:
+        UserError: images that fit several files, or that have none under ``missing=error``.
+    """
     found = locate(said.images.to_pylist(), folder)
-    if found.completed:
-        report.notes.append(f"{found.completed:,} image names have no ending; one picture fits each")
-    if found.other_case:
-        report.notes.append(f"{found.other_case:,} image names differ from their file in upper and lower case")
+    for count, what in (
+        (found.completed, "image names have no ending; one picture fits each"),
+        (found.other_case, "image names differ from their file in upper and lower case, or in the form of Unicode"),
+        (found.backslashes, "image names have backslashes between folders"),
+        (found.below, "image names have no folder; one file below fits each"),
+    ):
+        if count:
+            report.notes.append(f"{count:,} {what}")
     if found.ambiguous:
         raise UserError(f"{len(found.ambiguous):,} images fit more than one file in {folder}", found.ambiguous)
     there: NDArray[np.bool_] = np.array([file is not None for file in found.files], bool)
@@ -148,11 +213,47 @@ def _find_images(said: Statements, report: ImportReport, folder: str, missing: s
         write_text(missing_list, "".join(f"{name}\n" for name in names))
         where = f"; all are listed in {missing_list}"
     if names and missing == "error":
+        if hint := would_fit(names, folder):
+            where += f"; {hint[0]} is there: image_names={hint[1]} takes the beginning away"
+        if found.outside:
+            where += f"; {plural(len(found.outside), 'name')} lead out of the folder, where nothing is looked for"
         raise UserError(
             f"{len(names):,} of {len(there):,} images missing in {folder}; missing=skip leaves them out{where}", names
         )
     report.missing = names
     said.keep_images(there)
+    files, number = unique([file for file in found.files if file is not None])
+    if len(files) < len(number):
+        names, kept = said.images.to_pylist(), np.unique(number, return_index=True)[1]
+        same = [f"{names[i]} = {names[kept[n]]}" for i, n in enumerate(number.tolist()) if kept[n] != i]
+        report.notes.append(f"names of one file, put together under the first: {Tally.of(same)}")
+        said.join_images(number, said.images.take(pa.array(kept)))
+    return files.to_pylist()
+
+
+def _warn_of_copies(said: Statements, report: ImportReport, folder: str, files: list[str]) -> None:
+    """Warn of files with the same bytes and what is said of both; they may be meant to be several images."""
+    first, empty = first_copies(folder, files)
+    names = said.images.to_pylist()
+    if empty:
+        report.warnings.append(f"empty files: {Tally.of([names[i] for i in empty])}")
+    copies = {i: k for i, k in enumerate(first) if i != k}
+    if not copies:
+        return
+    some = [f"{names[i]} = {names[k]}" for i, k in copies.items()]
+    report.warnings.append(f"pictures with the same bytes under several names: {Tally.of(some)}")
+    picture = np.array(first)[said.image]
+    shared = np.flatnonzero(np.isin(picture, list(copies.values())) & (said.value != 0))
+    said_of: defaultdict[tuple[int, int], dict[int, str]] = defaultdict(dict)  # picture, class -> value -> image
+    for k in shared.tolist():
+        said_of[int(picture[k]), int(said.cls[k])].setdefault(int(said.value[k]), names[said.image[k]])
+    clash = [
+        f"{said.classes[cls]} present in {own[1]} and absent in {own[-1]}"
+        for (_, cls), own in said_of.items()
+        if len(own) > 1
+    ]
+    if clash:
+        report.warnings.append(f"labels of pictures with the same bytes contradict each other: {Tally.of(clash)}")
 
 
 def _table(

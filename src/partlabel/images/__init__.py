@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from partlabel.images.checking import ImageCheck, check
 from partlabel.images.decoding import MAX_PIXELS, ImageError, decode
-from partlabel.images.files import content_hash, find, identical, resolve
+from partlabel.images.locate import content_hash, find, identical, resolve
 
 if TYPE_CHECKING:
     from partlabel.images.loading import ImageDataset, Loader, flip_draw, load, make_loader

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.compute import cores
+from partlabel.core.errors import UserError
 from partlabel.images.decoding import MAX_PIXELS, Facts, ImageError, decode_with_facts
 
 
@@ -67,10 +68,6 @@ class ImageCheck:
         }
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def check(
     paths: Iterable[str | os.PathLike[str]],
     *,
@@ -99,7 +96,7 @@ def check(
 
     found: list[Facts | str] = []
     # Pillow warns about oddities that do not matter here; entered once, around all threads
-    with warnings.catch_warnings(), ThreadPoolExecutor(workers or _cores()) as pool:
+    with warnings.catch_warnings(), ThreadPoolExecutor(workers or cores()) as pool:
         warnings.filterwarnings("ignore", module=r"PIL\.")
         for start in range(0, len(files), 256):
             found += pool.map(one, files[start : start + 256])

@@ -26,7 +26,7 @@ import simplejpeg
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, ImageOps
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 #: pixels (width times height) above which a picture counts as unreadable; Pillow's own limit
 MAX_PIXELS = 178_956_970

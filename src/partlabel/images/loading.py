@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as transforms
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.images.decoding import MAX_PIXELS, ImageError, decode
 
 _GOLDEN = 0x9E3779B97F4A7C15

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.metrics.accumulator import Accumulator
 from partlabel.metrics.pairs import Array
 from partlabel.metrics.report import DECISION_RULE, FORMS

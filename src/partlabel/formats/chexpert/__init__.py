@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import Statements, assemble
 from partlabel.formats.chexpert.options import ChexpertOptions
 from partlabel.formats.chexpert.pictures import columns, group_patients, keep_view, open_unpacked, spread
@@ -17,7 +17,7 @@ from partlabel.formats.table.delimited import TextTable
 from partlabel.formats.table.job import Job
 from partlabel.formats.table.layouts import read_wide
 from partlabel.formats.table.options import TableOptions
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["ChexpertOptions", "read"]
 

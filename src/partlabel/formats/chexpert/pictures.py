@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import Statements
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.table.delimited import TextTable, open_table
-from partlabel.label_pairs import ranges
+from partlabel.labels.pairs import ranges
 
 #: values of the view columns ``Frontal/Lateral`` (CheXpert) and ``ViewPosition`` (MIMIC-CXR)
 _VIEWS = {"frontal": "frontal", "ap": "frontal", "pa": "frontal", "lateral": "lateral", "ll": "lateral"}

@@ -13,7 +13,7 @@ from partlabel.formats.fiftyone.writing import write
 from partlabel.formats.given import given
 from partlabel.formats.report import ImportReport, Tally
 from partlabel.formats.unlabelled import keep_unknown
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["FiftyOneOptions", "read", "write"]
 

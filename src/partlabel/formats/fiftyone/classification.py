@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.fiftyone.documents import Source, open_source
 from partlabel.formats.fiftyone.gathering import Gathered, Label
 

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import Statements
 from partlabel.formats.class_names import settle_names
 from partlabel.formats.fiftyone.options import FiftyOneOptions
 from partlabel.formats.fiftyone.origins import Origins
 from partlabel.formats.report import ImportReport, Tally, plural
-from partlabel.label_pairs import MODEL, ORIGINS
+from partlabel.labels.pairs import MODEL, ORIGINS
 
 #: confidences are moved inside these bounds, so that the score before the sigmoid is finite
 _LOWEST, _HIGHEST = 1e-7, 1 - 1e-7

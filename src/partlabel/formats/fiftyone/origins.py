@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from partlabel.label_pairs import MODEL
-from partlabel.labels import LabelTable
+from partlabel.labels.pairs import MODEL
+from partlabel.labels.table import LabelTable
 
 
 @dataclass

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.fiftyone.documents import Source
 from partlabel.formats.fiftyone.gathering import Gathered, Label
 from partlabel.formats.fiftyone.options import FiftyOneOptions
-from partlabel.formats.files import name_below
 from partlabel.formats.report import plural
+from partlabel.images.locate import name_below
 
 #: fields with checked present and absent classes, as the Open Images of FiftyOne's zoo have them
 POSITIVE, NEGATIVE = "positive_labels", "negative_labels"

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from partlabel.core.files import replacing
 from partlabel.formats.fiftyone.samples import NEGATIVE, POSITIVE
-from partlabel.label_pairs import MODEL, ORIGINS
-from partlabel.labels import LabelTable
-from partlabel.storage import replacing
+from partlabel.labels.pairs import MODEL, ORIGINS
+from partlabel.labels.table import LabelTable
 
 _ROWS = 16_384
 #: how FiftyOne writes the type of a field with several classes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import assemble
 from partlabel.formats.given import given
 from partlabel.formats.huggingface.choosing import choose
@@ -19,7 +19,7 @@ from partlabel.formats.huggingface.pictures import PictureFolder
 from partlabel.formats.huggingface.reading import open_file
 from partlabel.formats.report import ImportReport, Tally
 from partlabel.formats.unlabelled import keep_unknown
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["HuggingFaceOptions", "read"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.huggingface import features
 from partlabel.formats.huggingface.options import HuggingFaceOptions
 from partlabel.formats.huggingface.reading import DataFile

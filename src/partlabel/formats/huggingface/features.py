@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 #: usual names of columns with image names, and of columns with class names as text, lower case
 IMAGE_COLUMNS = ("file_name", "filename", "image", "image_id", "image_path", "path", "file")

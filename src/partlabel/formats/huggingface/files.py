@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.reading import load_json
 from partlabel.formats.report import plural
 

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import Statements
 from partlabel.formats.class_names import settle_names
-from partlabel.formats.files import name_below
 from partlabel.formats.huggingface import features
 from partlabel.formats.huggingface.choosing import Columns
 from partlabel.formats.huggingface.options import HuggingFaceOptions
@@ -22,6 +21,7 @@ from partlabel.formats.huggingface.pictures import PictureFolder
 from partlabel.formats.huggingface.reading import Cells, DataFile, cells
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.table.columns import NameColumn
+from partlabel.images.locate import name_below
 
 #: offenders of one kind that are kept for an error
 _KEPT = 1000

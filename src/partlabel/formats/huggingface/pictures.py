@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 #: the longest name in bytes, below the limit of all usual file systems
 _LONGEST = 200

@@ -17,7 +17,7 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.huggingface.features import is_list, is_text, leaves
 from partlabel.formats.report import plural
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import msgspec
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import assemble
 from partlabel.formats.given import given
 from partlabel.formats.labelstudio.answers import Answers
@@ -18,7 +18,7 @@ from partlabel.formats.labelstudio.writing import write
 from partlabel.formats.reading import load_json
 from partlabel.formats.report import ImportReport
 from partlabel.formats.table.delimited import open_table
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["LabelStudioOptions", "read", "write"]
 

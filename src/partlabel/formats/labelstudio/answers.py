@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from partlabel.errors import UserError
-from partlabel.formats.files import PICTURES
+from partlabel.core.errors import UserError
 from partlabel.formats.labelstudio.options import LabelStudioOptions
 from partlabel.formats.report import plural
 from partlabel.formats.table.options import IMAGE_COLUMNS
+from partlabel.images.locate import PICTURES
 
 #: the controls that partlabel writes; read as such where nothing else is said
 PRESENT, ABSENT = "present", "absent"

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.labelstudio.answers import ABSENT, PRESENT, Answers, choose_controls, choose_image
 from partlabel.formats.labelstudio.options import LabelStudioOptions
 from partlabel.formats.report import ImportReport, Tally, plural

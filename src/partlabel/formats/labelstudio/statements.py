@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.assemble import Statements
 from partlabel.formats.class_names import Classes, settle_names, tidy
 from partlabel.formats.labelstudio.addresses import image_name

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.labelstudio.answers import Answers, choose_controls, choose_image
 from partlabel.formats.labelstudio.options import LabelStudioOptions
 from partlabel.formats.report import ImportReport, Tally, plural

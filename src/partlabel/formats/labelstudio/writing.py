@@ -10,10 +10,10 @@ from xml.sax.saxutils import quoteattr
 import msgspec
 import numpy as np
 
+from partlabel.core.files import replacing, write_text
 from partlabel.formats.labelstudio.addresses import local_address
 from partlabel.formats.labelstudio.answers import ABSENT, PRESENT
-from partlabel.labels import LabelTable
-from partlabel.storage import replacing, write_text
+from partlabel.labels.table import LabelTable
 
 _ROWS = 16_384
 

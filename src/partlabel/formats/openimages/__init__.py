@@ -12,7 +12,7 @@ from partlabel.formats.openimages.rows import RowReader
 from partlabel.formats.openimages.writing import write
 from partlabel.formats.report import ImportReport, Tally
 from partlabel.formats.spine import finish
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["OpenImagesOptions", "read", "write"]
 
@@ -46,7 +46,7 @@ def read(path: str, options: OpenImagesOptions) -> tuple[LabelTable, ImportRepor
     source.classes, source.ids, source.cls = classes.names, classes.ids, cls
     source.settled = Classes(classes.names, np.arange(len(classes.names), dtype=np.int32))
     if (cls < 0).any():
-        source.keep(cls >= 0)
+        source = source.only(cls >= 0)
     if options.image_list is not None:
-        take_listed(source, options.image_list, report)
+        source = take_listed(source, options.image_list, report)
     return finish(source, options, report, missing_list=options.missing_list), report

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.class_names import settle_names, tidy
 from partlabel.formats.openimages.options import OpenImagesOptions
 from partlabel.formats.report import ImportReport, Tally, plural

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.openimages.files import AnnotationFile
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
 from partlabel.formats.source import Source
 from partlabel.formats.table.columns import KEPT, NameColumn
 from partlabel.formats.table.job import Rows
-from partlabel.label_pairs import MODEL
+from partlabel.labels.pairs import MODEL
 
 #: what the column Source says where persons gave the label; the last three are ways to draw boxes
 PERSONS = ("verification", "crowdsource-verification", "human", "freeform", "xclick", "activemil")
@@ -69,7 +69,7 @@ class RowReader:
             source.score = np.concatenate(self._scores)
             source.origin = np.where(np.isnan(source.score), 0, MODEL).astype(np.uint8)
         if not self.keep_silent and not value.all():
-            source.keep(value != 0)
+            source = source.only(value != 0)
         return source
 
     def _read_values(self, confidence: pa.StringArray, source: Sequence[pa.StringArray], first_row: int) -> None:

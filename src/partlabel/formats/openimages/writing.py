@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
-from partlabel.label_pairs import MODEL
-from partlabel.labels import LabelTable
-from partlabel.storage import replacing
+from partlabel.core.files import replacing
+from partlabel.labels.pairs import MODEL
+from partlabel.labels.table import LabelTable
 
 _ROWS = 16_384
 

@@ -13,7 +13,7 @@ from partlabel.formats.table.lists import read_list
 from partlabel.formats.table.options import CLASS_COLUMNS, IMAGE_COLUMNS, VALUE_COLUMNS, TableOptions
 from partlabel.formats.table.tables import Table
 from partlabel.formats.table.writing import write
-from partlabel.labels import LabelTable
+from partlabel.labels.table import LabelTable
 
 __all__ = ["TableOptions", "read", "write"]
 

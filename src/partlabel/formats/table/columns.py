@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from partlabel.formats.coding import NOT_A_LABEL, Coding, canonical
-from partlabel.label_names import hashes
+from partlabel.labels.names import hashes
 
 #: distinct values and bad cells of one column that are kept for an error; the rest is counted
 KEPT = 1000

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.reading import advance, find_encoding
 from partlabel.formats.table.packed import Content, opened
 from partlabel.formats.table.tables import BATCH_ROWS, Batch, Table

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats import coding as codings
 from partlabel.formats.coding import NOT_A_LABEL, SILENT, Coding
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural

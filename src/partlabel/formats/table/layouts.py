@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.class_names import tidy
 from partlabel.formats.coding import PRESENT
 from partlabel.formats.report import Tally
 from partlabel.formats.table.job import Job
 from partlabel.formats.table.options import CLASS_COLUMNS, IMAGE_COLUMNS, TAG_COLUMNS, VALUE_COLUMNS
 from partlabel.formats.table.tables import Table
-from partlabel.label_pairs import ranges
+from partlabel.labels.pairs import ranges
 
 
 def read_wide(job: Job, table: Table) -> None:

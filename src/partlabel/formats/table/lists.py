@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 from partlabel.formats.coding import canonical
 from partlabel.formats.reading import find_encoding
 from partlabel.formats.report import plural

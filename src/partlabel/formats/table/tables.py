@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from partlabel.errors import UserError
+from partlabel.core.errors import UserError
 
 #: rows that are held at once where a table is read row by row
 BATCH_ROWS = 65_536

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 
-from partlabel.labels import LabelTable
-from partlabel.storage import replacing
+from partlabel.core.files import replacing
+from partlabel.labels.table import LabelTable
 
 _ROWS = 4096
 _CELLS = {1: "1", -1: "-1", 0: ""}

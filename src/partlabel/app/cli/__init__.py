@@ -1,0 +1,156 @@
+"""The commands of partlabel: what they are called and how they end; each command's body is in a file of its group.
+
+Nothing heavy is imported here: a command's module is loaded when that command runs, and torch, numpy and pyarrow inside
+its body, so that ``partlabel --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import TextIO
+
+from cyclopts import App, CycloptsError, Parameter
+
+from partlabel.app.cli import (
+    completion,
+    downloads,
+    exporting,
+    labels,
+    models,
+    next_labels,
+    relabel,
+    reporting,
+    reviewing,
+    runs,
+    suspects,
+    thresholds,
+)
+from partlabel.core.errors import PartlabelWarning, UserError
+
+__all__ = ["app", "main"]
+
+HELP = """\
+Train a multi-label image classifier when only some labels of each picture are known, and predict the rest.
+
+From your own label table to predictions:
+  partlabel import csv labels.csv --images photos -o labels.parquet
+  partlabel inspect labels.parquet
+  partlabel train labels.parquet --images photos -o run
+  partlabel predict run new_photos -o predictions.csv
+
+Each command explains itself: partlabel COMMAND --help."""
+
+
+def _version() -> str:
+    import partlabel
+
+    return partlabel.__version__
+
+
+app = App(
+    name="partlabel",
+    help=HELP,
+    version=_version,
+    # Plain text here, because a markdown parser would cost a tenth of a second whenever somebody asks for the commands.
+    help_format="plaintext",
+    default_parameter=Parameter(negative=()),
+    exit_on_error=False,
+    print_error=False,
+    result_action="return_value",
+)
+# Kept out until it runs, because it asks the formats for their options; the others are light.
+app.command(
+    "partlabel.app.cli.importing:group",
+    name="import",
+    sort_key=0,
+    help="""Read an annotation file into a label table.
+
+Each format is a command of its own with its own options: partlabel import csv --help.
+
+Every label ends up as present, absent or unknown. What the values of the file mean is declared, and never guessed where
+two readings are possible. The report says what was read, changed, left out and assumed.""",
+)
+for _order, _command in enumerate(
+    (
+        labels.inspect,
+        labels.simulate,
+        runs.train,
+        models.evaluate,
+        models.predict,
+        relabel.relabel,
+        thresholds.thresholds,
+        reporting.report,
+        completion.complete,
+        suspects.suspects,
+        next_labels.next_,
+        reviewing.review,
+        labels.group,
+        exporting.export,
+        downloads.download,
+        runs.demo,
+    ),
+    start=1,
+):
+    # the order of use, instead of the alphabet's
+    if isinstance(_command, App):
+        _command.sort_key = _order
+        app.command(_command)
+    else:
+        app.command(_command, sort_key=_order, help_format="markdown")
+labels.group.command(next_labels.answers, help_format="markdown")
+labels.group.command(completion.hold_out, help_format="markdown")
+
+
+def _say(message: object) -> None:
+    print(message, file=sys.stderr)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning that is meant for the user as a sentence, any other with its kind; never a line of source."""
+    _say(f"warning: {message}" if issubclass(category, PartlabelWarning) else f"{category.__name__}: {message}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code.
+
+    Args:
+        arguments: the words after ``partlabel``; those of the process when left out.
+
+    Returns:
+        0 when it went well, 2 on a mistake in what the user gave (said in plain sentences on standard error, without a
+        traceback), 130 when the user stopped it. Anything else that goes wrong is a fault of partlabel and raises.
+    """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            app(words)
+        except CycloptsError as error:
+            _say(f"partlabel: {error}\nTry: {' '.join(['partlabel', *(error.command_chain or ()), '--help'])}")
+            return 2
+        except UserError as error:
+            _say(f"partlabel: {error}")
+            return 2
+        except BrokenPipeError:
+            # The reader of a pipe, such as `head`, has seen enough. Python would complain again while closing.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except OSError as error:
+            if error.filename is None:
+                raise
+            _say(f"partlabel: {error.filename}: {error.strerror}")
+            return 2
+        except KeyboardInterrupt:
+            _say("partlabel: stopped")
+            return 130
+    return 0

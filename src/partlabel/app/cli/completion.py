@@ -1,0 +1,135 @@
+"""The commands ``complete`` and ``labels hold-out``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from partlabel.app.cli.output import Json, reporting
+from partlabel.core.errors import UserError
+
+_SHOWN = 10
+
+
+def complete(
+    run: Path,
+    labels: Path | None = None,
+    /,
+    *,
+    images: Path,
+    output: Annotated[Path, Parameter(alias="-o")],
+    precision: float = 0.95,
+    confidence: float = 0.9,
+    format: str | None = None,
+    seed: int = 0,
+    json: Json = False,
+) -> None:
+    """Fill in unknown labels with a stated precision.
+
+    A label is filled in only where known labels that the model was not trained on bear it out. For present and for
+    absent labels by themselves: with the confidence asked for, at least the share `precision` of all labels filled in
+    is right, and of those of each class that had enough labels for a test of its own. All other classes share one test.
+
+    This rests on an assumption: within a class, chance decided which labels are known. Classes in which the scores of
+    known and unknown labels differ are left as they are. New labels are marked as the model's, with round and score;
+    known labels never change. What was filled in for each class, or why not, is written to completion.json in the run
+    folder.
+
+    When classes are rare, absent labels are easy to get right: ask for 0.99 or more, or present ones are among them.
+
+    Args:
+        run: Run folder of `partlabel train`, with validation labels. Best made with `partlabel labels hold-out`.
+        labels: Label table to complete, a .parquet file. Without it, the training and validation labels of the run.
+        images: Folder that the picture names of the table start from.
+        output: File to be written.
+        precision: Share of the labels filled in that must be right, between 0.5 and 1.
+        confidence: Probability with which it must be, between 0.5 and 1.
+        format: Write an annotation format, such as coco or csv, instead of a label table.
+        seed: Number that decides which held-out labels the shared test takes, where classes differ in how many they
+            have.
+    """
+    with reporting(json) as report:
+        from partlabel import formats
+        from partlabel.labels.table import LabelTable
+        from partlabel.tasks.complete import REPORT, complete_run
+
+        writable = [name for name, entry in formats.FORMATS.items() if entry.write]
+        if format is not None and format not in writable:
+            raise UserError(f"the format {format} cannot be written; these can: {', '.join(writable)}")
+        if not output.parent.is_dir():
+            raise UserError(f"{output}: the folder {output.parent} does not exist")
+        table = None if labels is None else LabelTable.read_parquet(labels)
+        made, done = complete_run(run, images, table, precision=precision, confidence=confidence, seed=seed)
+        if format is None:
+            made.write_parquet(output)
+        else:
+            formats.write(format, made, output)
+        report({"output": str(output), **done}, _text(done, output, run / REPORT))
+
+
+def hold_out(
+    labels: Path,
+    /,
+    *,
+    output: Annotated[Path, Parameter(alias="-o")],
+    held_out: Path,
+    share: float = 0.2,
+    seed: int = 0,
+    json: Json = False,
+) -> None:
+    """Put known labels aside, to judge a model on them.
+
+    A share of the known labels of each class is put aside, drawn at random; the pictures stay in both tables. Train on
+    the one table and give the other to --validation. To the model, the labels put aside are then like the unknown ones,
+    which is what `partlabel complete` needs.
+
+    Args:
+        labels: Label table, a .parquet file.
+        output: Where the label table to train on is written.
+        held_out: Where the label table with the labels put aside is written.
+        share: Share of the known labels of each class that is put aside.
+        seed: Number that decides which labels are drawn.
+    """
+    with reporting(json) as report:
+        from partlabel.labels.holdout import hold_out as draw
+        from partlabel.labels.table import LabelTable
+
+        kept, aside = draw(LabelTable.read_parquet(labels), share, seed)
+        aside.write_parquet(held_out)
+        kept.write_parquet(output)
+        result = {
+            "output": str(output),
+            "held_out": str(held_out),
+            "kept": kept.num_known,
+            "put_aside": aside.num_known,
+        }
+        report(result, f"{output}: {kept.num_known:,} known labels; {held_out}: {aside.num_known:,} put aside")
+
+
+def _text(done: dict[str, Any], output: Path, record: Path) -> str:
+    """Say what was filled in, and why not more."""
+    lines = [f"{output}: of {done['unknown']:,} unknown labels"]
+    for sign in ("present", "absent"):
+        filled, tests = done[sign]["filled"], done[sign]["tests"]
+        alone = sum(1 for test in tests if test["class"] is not None and test["filled"])
+        by = f" ({alone} classes by a test of their own)" if alone else ""
+        lines.append(f"  {filled:,} filled in as {sign}{by}")
+        reasons: dict[str, list[str]] = {}
+        for row in done["classes"]:
+            if row[sign]["reason"]:
+                reasons.setdefault(row[sign]["reason"], []).append(row["class"])
+        for reason, names in reasons.items():
+            shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+            lines.append(f"    not in {len(names)} classes ({shown}): {reason}")
+    lines.append(
+        f"  With {done['confidence']:.0%} confidence at least {done['precision']:.1%} of each sign are right, "
+        "if chance decided which labels of a class are known"
+    )
+    if done["pictures_left"]:
+        lines.append(
+            f"  left as they are: {done['pictures_left']:,} pictures, as the model was trained on guesses for them"
+        )
+    lines += [f"warning: {text}" for text in done["warnings"]]
+    return "\n".join([*lines, f"Each class: {record}"])

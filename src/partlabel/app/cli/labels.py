@@ -1,0 +1,154 @@
+"""Commands on label tables: inspect, simulate, labels diff, labels undo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from partlabel.app.cli.output import Json, reporting
+from partlabel.core.errors import UserError
+
+group = App(name="labels", help="Compare label tables, add answers of people, take back the labels of a model.")
+
+
+@group.command(help_format="markdown")
+def diff(first: Path, second: Path, /, *, json: Json = False) -> None:
+    """Show what changed between two label tables.
+
+    Counts the labels that were added, lost or turned into their opposite, per class, and names the images and classes
+    that only one of the tables has.
+
+    Args:
+        first: Label table, a .parquet file.
+        second: A later state of it, such as after `partlabel relabel`.
+    """
+    with reporting(json) as report:
+        from partlabel.labels.diff import diff as compare
+        from partlabel.labels.table import LabelTable
+
+        found = compare(LabelTable.read_parquet(first), LabelTable.read_parquet(second))
+        report({"first": str(first), "second": str(second), **found.to_dict()}, found.text())
+
+
+@group.command(help_format="markdown")
+def undo(
+    labels: Path,
+    /,
+    *,
+    output: Annotated[Path, Parameter(alias="-o")],
+    since_round: int = 1,
+    json: Json = False,
+) -> None:
+    """Take back labels that a model added; labels from people stay.
+
+    Args:
+        labels: Label table, a .parquet file.
+        output: Where the label table without them is written.
+        since_round: Take back this round of relabelling and all later ones; 1 takes back all.
+    """
+    with reporting(json) as report:
+        from partlabel.labels.table import LabelTable
+
+        if since_round < 1:
+            raise UserError(f"rounds are counted from 1, not {since_round}")
+        table = LabelTable.read_parquet(labels)
+        made = table.without_origin("model", since_round)
+        made.write_parquet(output)
+        gone = table.num_known - made.num_known
+        report(
+            {"output": str(output), "taken_back": gone, "known": made.num_known},
+            f"{output}: {gone:,} labels taken back, {made.num_known:,} are known",
+        )
+
+
+def inspect(labels: Path, /, *, png: Path | None = None, json: Json = False) -> None:
+    """Show what a label table knows and what it lacks.
+
+    Counts known present, known absent and unknown labels of each class, how many labels of each picture are known, and
+    which classes occur together; names classes that cannot be learned and class names that look alike.
+
+    Args:
+        labels: Label table, a .parquet file written by `partlabel import`.
+        png: Also draw the counts into this PNG file.
+    """
+    with reporting(json) as report:
+        from partlabel.labels.inspect import inspect as look
+        from partlabel.labels.inspect_figure import draw
+        from partlabel.labels.inspect_text import text
+        from partlabel.labels.table import LabelTable
+
+        found = look(LabelTable.read_parquet(labels))
+        if png is not None:
+            draw(found, png)
+        drawn = f"\n\nDrawn to {png}" if png is not None else ""
+        report({**found.to_dict(), "png": None if png is None else str(png)}, text(found) + drawn)
+
+
+def simulate(
+    labels: Path,
+    strategy: Literal["partial", "dense", "noisy", "noisy+"],
+    /,
+    *,
+    output: Annotated[Path, Parameter(alias="-o")],
+    proportion: float | None = None,
+    seed: int = 0,
+    per_image: Literal["exact", "bernoulli"] = "exact",
+    json: Json = False,
+) -> None:
+    """Hide or falsify labels by one of the paper's labelling strategies.
+
+    Made for experiments: start from a table in which (nearly) every label is known, keep as much as a labelling budget
+    would buy, train, and compare.
+
+    - `partial`: every picture keeps some of its labels, drawn at random.
+    - `dense`: some pictures, drawn at random, keep all their labels; the others keep none.
+    - `noisy`: every label stays known, but some are turned into their opposite.
+    - `noisy+`: each picture keeps one present label; its other present labels become absent.
+
+    Args:
+        labels: Label table, a .parquet file.
+        strategy: How labels are hidden or falsified, see above.
+        output: Where the new label table is written.
+        proportion: Share of the labels (dense: of the pictures) that stay as they are, from 0 to 1. Needed by all
+            strategies but noisy+.
+        seed: Number that decides which labels are drawn; the same seed draws the same ones.
+        per_image: For partial: exact keeps the same number of labels in each picture; bernoulli decides for each label
+            by itself.
+    """
+    with reporting(json) as report:
+        from partlabel import simulate as strategies
+        from partlabel.labels.table import LabelTable
+
+        if (proportion is None) != (strategy == "noisy+"):
+            needs = "takes no" if strategy == "noisy+" else "needs a"
+            raise UserError(f"the strategy {strategy} {needs} --proportion")
+        if per_image != "exact" and strategy != "partial":
+            raise UserError(f"--per-image belongs to the strategy partial, not to {strategy}")
+        table = LabelTable.read_parquet(labels)
+        if proportion is None:
+            made = strategies.noisy_plus(table, seed)
+        elif strategy == "partial":
+            made = strategies.partial(table, proportion, seed, per_image)
+        else:
+            made = (strategies.dense if strategy == "dense" else strategies.noisy)(table, proportion, seed)
+        made.write_parquet(output)
+        known, pairs = made.num_known, made.num_images * made.num_classes
+        present = int((made.values > 0).sum())
+        result = {
+            "output": str(output),
+            "strategy": strategy,
+            "proportion": proportion,
+            "seed": seed,
+            "images": made.num_images,
+            "classes": made.num_classes,
+            "known": known,
+            "present": present,
+            "absent": known - present,
+        }
+        report(
+            result,
+            f"{output}: {made.num_images:,} images, {made.num_classes:,} classes, {known:,} of {pairs:,} labels known "
+            f"({known / max(pairs, 1):.1%}): {present:,} present, {known - present:,} absent",
+        )

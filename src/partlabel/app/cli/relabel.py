@@ -1,0 +1,103 @@
+"""The command ``relabel``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from partlabel.app.cli.output import Json, reporting
+
+
+def relabel(
+    run: Path,
+    labels: Path,
+    /,
+    *,
+    images: Path,
+    output: Annotated[Path, Parameter(alias="-o")],
+    also: Annotated[tuple[Path, ...], Parameter(negative=())] = (),
+    strategy: Literal[
+        "score-threshold", "score-proportion", "positive-only", "uncertainty", "all-at-once", "class-adaptive"
+    ]
+    | None = None,
+    theta: float | None = None,
+    measure: Literal["variance", "deviation", "probability-variance", "entropy", "mutual-information"] | None = None,
+    seed: int = 0,
+    truth: Path | None = None,
+    json: Json = False,
+) -> None:
+    """Let a trained classifier fill in the labels that it finds easy.
+
+    Labels that are known stay as they are. Each new one is marked as the model's, with its round and score, and can be
+    taken back (`partlabel labels undo`). What is easy is the strategy's to say:
+
+    - `score-threshold`: the score is at least theta (present), or below minus theta (absent).
+    - `score-proportion`: the share theta of the unknown labels, those with the largest scores of either sign.
+    - `positive-only`: present labels only, where the score is at least theta.
+    - `uncertainty`: the uncertainty over samples of dropout is at most theta; needs a model trained with dropout.
+    - `all-at-once`: every unknown label, by the sign of its score.
+    - `class-adaptive`: the share theta of each class, so that each class is as frequent as among its known labels.
+
+    Args:
+        run: Run folder of `partlabel train`.
+        labels: Label table, a .parquet file.
+        images: Folder that the picture names of the table start from.
+        output: Where the label table with the new labels is written.
+        also: Run folder of another model; the scores of all are averaged. Can be given several times.
+        strategy: What makes a label easy, see above. Without it, that of the run's settings.
+        theta: Threshold or share of the strategy. Without it, that of the run's settings, or the paper's best for the
+            strategy: 2, 0.4, 5, 0.3, and 1 for class-adaptive.
+        measure: Of the uncertainty. Without it, that of the run's settings.
+        seed: Number that decides the samples of dropout.
+        truth: Label table with the true labels, for experiments: says how many new labels are right.
+    """
+    with reporting(json) as report:
+        from partlabel.core.progress import Reporter
+        from partlabel.labels.table import LabelTable
+        from partlabel.models.model import Model
+        from partlabel.tasks.relabel import relabel as fill
+        from partlabel.training.config import Config
+
+        config = Config.read(run / "config.toml") if (run / "config.toml").is_file() else Config()
+        given = {"strategy": strategy, "theta": theta, "measure": measure}
+        changes: dict[str, Any] = {f"relabel__{name}": value for name, value in given.items() if value is not None}
+        if strategy is not None and theta is None:
+            changes["relabel__theta"] = None
+        config = config.replace(**changes)
+        models = [Model.load(folder) for folder in (run, *also)]
+        table = LabelTable.read_parquet(labels)
+        with Reporter().bar("relabelling") as bar:
+            made, done = fill(
+                models,
+                table,
+                images,
+                config.relabel,
+                batch_size=config.optim.batch_size,
+                seed=seed,
+                truth=None if truth is None else LabelTable.read_parquet(truth),
+                progress=bar,
+            )
+        made.write_parquet(output)
+        report({"output": str(output), **done}, _text(done, output))
+
+
+def _text(done: dict[str, Any], output: Path) -> str:
+    """Say what was added."""
+    lines = [
+        f"{output}: {done['added_present']:,} present and {done['added_absent']:,} absent labels added "
+        f"(round {done['round']}, {done['strategy']}, theta {done['theta']:g}); "
+        f"{done['label_proportion']:.1%} of the labels are known now"
+    ]
+    lines += [f"warning: {text}" for text in done["warnings"]]
+    checked = done["truth"] and done["truth"]["this_round"]
+    if checked:
+        shares = {
+            "of the truly present, labelled present": checked["true_positive_rate"],
+            "of the truly absent, labelled absent": checked["true_negative_rate"],
+            "right among the new present labels": checked["accuracy_present"],
+            "right among the new absent labels": checked["accuracy_absent"],
+        }
+        lines += [f"  {text}: {'none' if share is None else f'{share:.2%}'}" for text, share in shares.items()]
+    return "\n".join(lines)

@@ -1,0 +1,57 @@
+"""The command ``review``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from partlabel.app.cli.output import Json, reporting
+from partlabel.core.errors import UserError
+
+
+def review(
+    run: Path,
+    /,
+    *,
+    images: Path,
+    labels: Path | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    browser: Annotated[bool, Parameter(show_default=False)] = False,
+    json: Json = False,
+) -> None:
+    """Open a local page to check labels and answer questions.
+
+    The page shows what is worth asking, the labels that a model filled in, the least sure first, and labels of people
+    that are perhaps wrong. It works by keyboard, mouse and touch, and several people may use it at once. Each answer is
+    on disk before the page says so; all of them lie in the folder `review` of the run, whatever table is reviewed.
+    `Export` on the page writes the label table with the answers, for `partlabel train`, or an annotation format.
+
+    The first start scores all pictures, later ones take stored scores. Stop the server with Ctrl+C.
+
+    Args:
+        run: Run folder of `partlabel train`.
+        images: Folder that the picture names of the table start from.
+        labels: Label table to review, a .parquet file, such as `partlabel complete` writes. Without it, the labels that
+            the run was trained and validated on.
+        host: Address to listen at. With another one than 127.0.0.1, other machines can reach the page; the address
+            that is printed then holds a secret, without which nobody gets in. The connection is not encrypted.
+        port: Port to listen at; 0 takes a free one.
+        browser: Open the page in a browser.
+    """
+    with reporting(json) as report:
+        try:
+            from partlabel.app.review.server import serve
+        except ModuleNotFoundError as error:
+            if error.name not in ("starlette", "jinja2", "uvicorn"):
+                raise
+            raise UserError(
+                f"the review page needs {error.name}; install it with: pip install 'partlabel[review]'"
+            ) from None
+
+        def say(address: str) -> None:
+            report({"address": address, "run": str(run)}, f"Review page of {run}: {address}\nStop with Ctrl+C")
+
+        serve(run, labels, images, host=host, port=port, browser=browser, say=say)

@@ -1,0 +1,107 @@
+"""Commands that train: train, demo."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from partlabel.app.cli.output import Json, reporting
+from partlabel.app.cli.settings import Settings, make_config
+
+if TYPE_CHECKING:
+    from partlabel.labels.table import LabelTable
+
+Output = Annotated[Path, Parameter(alias="-o")]
+
+
+def train(
+    labels: Path,
+    /,
+    *,
+    images: Path,
+    output: Output,
+    preset: Literal["small", "paper"] | None = None,
+    config: Path | None = None,
+    validation: str | None = None,
+    truth: Path | None = None,
+    resume: Annotated[bool, Parameter(show_default=False)] = False,
+    settings: Settings | None = None,
+    json: Json = False,
+) -> None:
+    """Train a classifier on the known labels.
+
+    Unknown labels teach nothing: they are neither present nor absent. Every picture is decoded once before training
+    starts, and all files that cannot be read are listed at once. The run folder holds the best and the last model, the
+    settings, and the metrics of each epoch.
+
+    Args:
+        labels: Label table, a .parquet file written by `partlabel import`.
+        images: Folder that the picture names of the table start from.
+        output: Run folder to be made.
+        preset: `small` keeps the backbone as it is and suits a laptop; `paper` is the paper's setting and wants a GPU.
+            Without a preset and without a file: small.
+        config: Settings as a TOML file, such as the config.toml of another run.
+        validation: Share of the pictures that is held out to validate on (0 for none), or another label table.
+        truth: Label table with the true labels, for experiments: says how many labels that relabelling adds are right.
+        resume: Go on with a run that was stopped; give the options it was started with once more.
+    """
+    with reporting(json) as report:
+        from partlabel.labels.table import LabelTable
+        from partlabel.training.loop import train as run_training
+
+        share, held_out = _validation(validation)
+        chosen = make_config(preset, config, settings, share)
+        table = LabelTable.read_parquet(labels)
+        true = None if truth is None else LabelTable.read_parquet(truth)
+        summary = run_training(chosen, table, images, output, validation=held_out, truth=true, resume=resume)
+        if os.environ.get("RANK", "0") == "0":  # one of the processes of torchrun speaks for all
+            report({"run": str(output), **summary}, _trained(summary, output))
+
+
+def _trained(summary: dict[str, Any], run: Path) -> str:
+    """Say what a training came to."""
+    labels, pictures, seconds = summary["known_labels"], summary["images_trained"], summary["seconds"]
+    lines = [f"Trained on {labels:,} known labels of {pictures:,} pictures in {seconds:,.0f} s"]
+    if summary["images_without_labels"]:
+        lines.append(f"Taught nothing: {summary['images_without_labels']:,} pictures without a known label")
+    if summary["images_skipped"]:
+        lines.append(f"Left out: {summary['images_skipped']:,} pictures that are missing or cannot be read")
+    if summary["labels_added"]:
+        lines.append(f"Added: {summary['labels_added']:,} labels of the model in {len(summary['rounds'])} rounds")
+    measured = summary["best"]["validation"]
+    if measured and measured["mean_ap"] is not None:
+        lines.append(
+            f"Best epoch: {summary['best_epoch']}, with mAP {measured['mean_ap']:.2%} on the validation pictures"
+        )
+    return "\n".join([*lines, f"Written to {run}"])
+
+
+def _validation(given: str | None) -> tuple[float | None, LabelTable | None]:
+    """Read --validation: a share of the pictures, or the file of another label table."""
+    if given is None:
+        return None, None
+    try:
+        return float(given), None
+    except ValueError:
+        from partlabel.labels.table import LabelTable
+
+        return None, LabelTable.read_parquet(given)
+
+
+def demo(*, output: Output = Path("demo"), json: Json = False) -> None:
+    """Train on scenes of handwritten digits and draw what the model found.
+
+    Real digits are set into scenes, one label in ten is known, and three models are trained: with plain binary
+    cross-entropy, with partial-BCE, and with partial-BCE and the label graph. Takes some minutes on a laptop and
+    downloads nothing.
+
+    Args:
+        output: Folder for the scenes, the label tables, the runs and the picture.
+    """
+    with reporting(json) as report:
+        from partlabel.app.demo import job as job
+
+        report({"output": str(output), **job.run(output)}, f"Written to {output}")

@@ -1,0 +1,123 @@
+"""The settings of a training that have a flag of their own; all others are set in a settings file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Group, Parameter
+
+from partlabel.core.errors import UserError
+
+if TYPE_CHECKING:
+    from partlabel.training.config import Config
+
+GROUP = Group("Settings (what is left out comes from the preset or the settings file)", sort_key=10)
+
+
+@Parameter(name="*", group=GROUP)
+@dataclass(frozen=True)
+class Settings:
+    """Flags that change single settings; None leaves a setting as it is.
+
+    Attributes:
+        on_bad: Pictures that are missing or cannot be read: `error`, or `skip` to train without them.
+        assume_absent: Take every unknown label as absent.
+        backbone: Name of a timm model.
+        weights: `auto` for pretrained ones, `none` for random ones, a weights file of the backbone, or the run folder
+            of an earlier training to go on from.
+        freeze: What stays as it is: `none`, `all` for the whole backbone, or the number of its first stages.
+        size: Side in pixels of the square that pictures are resized to.
+        loss: `partial-bce` weighs a picture by the share of its labels that is known; `bce` does not. The others take
+            unknown labels as absent, each in its own way: see "Other losses" in the guide.
+        gamma: Exponent of that weight.
+        graph: Put the paper's label graph on top, which learns which classes go together.
+        dropout: Share of the backbone's output that is left out at random in training.
+        relabel_before: Numbers of the epochs before which the model labels easy unknown pairs, such as `10,15`.
+        strategy: What makes a label easy: `score-threshold`, `score-proportion`, `positive-only`, `uncertainty` (needs
+            dropout), `all-at-once` or `class-adaptive`; see `partlabel relabel --help`.
+        theta: Threshold or share of the strategy; the paper's best where it is left out.
+        epochs: How often every picture is used.
+        batch_size: Pictures of one step.
+        learning_rate: Learning rate at the start.
+        weight_decay: Weight decay.
+        precision: `32`, or half precision in the network: `bf16`, `16`.
+        workers: Processes that decode pictures.
+        seed: Number behind everything random; the same seed, settings and machine give the same model.
+    """
+
+    on_bad: Literal["error", "skip"] | None = None
+    assume_absent: bool | None = None
+    backbone: str | None = None
+    weights: str | None = None
+    freeze: str | None = None
+    size: int | None = None
+    loss: Literal["partial-bce", "bce", "an", "wan", "an-ls", "asl", "hill", "splc", "ll-r", "ll-ct"] | None = None
+    gamma: float | None = None
+    graph: Annotated[bool | None, Parameter(negative="--no-graph")] = None
+    dropout: float | None = None
+    relabel_before: str | None = None
+    strategy: (
+        Literal["score-threshold", "score-proportion", "positive-only", "uncertainty", "all-at-once", "class-adaptive"]
+        | None
+    ) = None
+    theta: float | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    precision: Literal["32", "bf16", "16"] | None = None
+    workers: int | None = None
+    seed: int | None = None
+
+
+#: what ``Config.replace`` calls the flags that have another name there
+CONFIG_NAMES = {
+    "on_bad": "images__on_bad",
+    "size": "images__size",
+    "backbone": "model__backbone",
+    "weights": "model__weights",
+    "graph": "model__graph",
+    "dropout": "model__dropout",
+    "relabel_before": "relabel__before",
+    "strategy": "relabel__strategy",
+    "theta": "relabel__theta",
+    "loss": "loss__name",
+    "gamma": "loss__gamma",
+    "epochs": "optim__epochs",
+    "batch_size": "optim__batch_size",
+    "learning_rate": "optim__learning_rate",
+    "weight_decay": "optim__weight_decay",
+}
+
+
+def make_config(preset: str | None, file: Path | None, settings: Settings | None, validation: float | None) -> Config:
+    """Put the settings of a training together: a preset or a file, with single settings changed.
+
+    Args:
+        preset: name of a preset; with no file either, "small".
+        file: settings file.
+        settings: the flags.
+        validation: share of the pictures held out; None leaves it as it is.
+
+    Raises:
+        UserError: both a preset and a file, or settings that are wrong.
+    """
+    from partlabel.training.config import Config
+
+    if preset is not None and file is not None:
+        raise UserError("--preset and --config both choose the settings; give one of them")
+    base = Config.read(file) if file is not None else Config.preset(preset or "small")
+    given: dict[str, Any] = {**vars(settings or Settings()), "validation": validation}
+    if given["relabel_before"] is not None:
+        given["relabel_before"] = _epochs(given["relabel_before"])
+    return base.replace(**{CONFIG_NAMES.get(name, name): value for name, value in given.items() if value is not None})
+
+
+def _epochs(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    wrong = [part for part in parts if not part.isdecimal()]
+    if wrong:
+        raise UserError("--relabel-before is a list of numbers of epochs, such as 10,15", wrong)
+    return [int(part) for part in parts]

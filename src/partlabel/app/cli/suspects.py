@@ -1,0 +1,94 @@
+"""The command ``suspects``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from partlabel.app.cli.output import Json, reporting
+from partlabel.core.errors import UserError
+
+if TYPE_CHECKING:
+    from partlabel.tasks.suspects import Checked
+
+#: suspects that are printed; the file has all
+_SHOWN = 10
+
+
+def suspects(
+    run: Path,
+    labels: Path | None = None,
+    /,
+    *,
+    images: Path,
+    output: Annotated[Path, Parameter(alias="-o")],
+    seed: int = 0,
+    json: Json = False,
+) -> None:
+    """List known labels that are perhaps wrong.
+
+    The pictures are dealt out into five folds; each is judged by a classifier that learned from the others, on the
+    features of the run. A known label is listed when it is contradicted, the surest contradiction first. Labels that a
+    model added are neither learned from nor listed. Look at the pictures: the classifier errs too.
+
+    Args:
+        run: Run folder of `partlabel train`.
+        labels: Label table, a .parquet file; without it, the labels that the run was trained and validated on. With the
+            table that the run was trained from, stored features are used and it is fast.
+        images: Folder that the picture names of the table start from.
+        output: Where the list is written, a .csv file.
+        seed: Number that decides the folds.
+    """
+    with reporting(json) as report:
+        from partlabel.labels.table import LabelTable
+        from partlabel.tasks.suspects import check_run, write_suspects
+
+        if output.suffix != ".csv":
+            raise UserError(f"{output}: suspects are written as .csv")
+        if not output.parent.is_dir():
+            raise UserError(f"{output}: the folder {output.parent} does not exist")
+        table = None if labels is None else LabelTable.read_parquet(labels)
+        found = check_run(run, table, images, seed=seed)
+        write_suspects(output, found.table, found.suspects)
+        result = _result(found, output)
+        report(result, _text(result))
+
+
+def _result(found: Checked, output: Path) -> dict[str, Any]:
+    table, listed = found.table, found.suspects
+    names = table.images.to_pylist()
+    rows = zip(listed.image, listed.cls, listed.label, listed.probability, strict=True)
+    return {
+        "output": str(output),
+        "checked": listed.checked,
+        "suspects": [
+            {"image": names[i], "class": table.classes[c], "label": int(y), "probability": float(p)}
+            for i, c, y, p in rows
+        ],
+        "not_checked": [table.classes[c] for c in listed.not_checked],
+        "skipped": [{"picture": name, "reason": reason} for name, reason in found.skipped],
+        "backbone_has_seen": found.backbone_has_seen,
+    }
+
+
+def _text(result: dict[str, Any]) -> str:
+    listed = result["suspects"]
+    lines = [f"{result['output']}: {len(listed):,} of {result['checked']:,} known labels are contradicted"]
+    for row in listed[:_SHOWN]:
+        said = "present" if row["label"] > 0 else "absent"
+        lines.append(f"  {row['image']}  {row['class']}: said {said}, probability {row['probability']:.3f}")
+    if len(listed) > _SHOWN:
+        lines.append(f"  ... and {len(listed) - _SHOWN:,} more in the file")
+    if result["not_checked"]:
+        lines.append(
+            "not checked, as too few labels are known present or known absent: " + ", ".join(result["not_checked"])
+        )
+    if result["backbone_has_seen"]:
+        lines.append(
+            "note: the backbone of this run was trained on such labels, so it may agree with wrong ones; "
+            "a run with a frozen backbone (--preset small) has not seen them"
+        )
+    lines += [f"left out: {bad['picture']}: {bad['reason']}" for bad in result["skipped"]]
+    return "\n".join(lines)

@@ -1,0 +1,101 @@
+"""The command ``thresholds``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from partlabel.app.cli.output import Json, reporting
+from partlabel.core.errors import UserError
+
+if TYPE_CHECKING:
+    from partlabel.metrics.thresholds import Goal
+    from partlabel.training.thresholds import Fitted
+
+
+def thresholds(
+    run: Path,
+    /,
+    *,
+    by: Literal["f1"] | None = None,
+    precision: float | None = None,
+    recall: float | None = None,
+    json: Json = False,
+) -> None:
+    """Choose from which score on each class counts as present, and calibrate the probabilities.
+
+    Both are chosen on the known labels that the run held out for validation, and written into its best model;
+    predictions use them from then on. A training chooses by F1 at its end. Give one of the three:
+
+    - `--by f1`: the best F1 of each class.
+    - `--precision 0.9`: as many present as possible, of which 90 % are right.
+    - `--recall 0.8`: as few present as possible that find 80 % of what is there.
+
+    Precision and recall are those on the held-out known labels, not a guarantee. A class with at least 20 known labels
+    of each sign chooses on them (`own`); one with fewer chooses under its calibrated probabilities (`calibrated`); one
+    without a known present label keeps the default, score 0 (`default`).
+
+    Args:
+        run: Run folder of `partlabel train`.
+        by: Choose the best F1.
+        precision: Wanted precision of each class, above 0 and at most 1.
+        recall: Wanted recall of each class, above 0 and at most 1.
+    """
+    with reporting(json) as report:
+        if (by is not None) + (precision is not None) + (recall is not None) != 1:
+            raise UserError("give one of --by f1, --precision and --recall")
+        goal: Goal = "f1" if by else "recall" if precision is None else "precision"
+
+        from partlabel.training.card import write_card
+        from partlabel.training.thresholds import fit_run, to_dict
+
+        fitted = fit_run(run, goal, recall if precision is None else precision)
+        write_card(run)
+        report({"run": str(run), "model": str(run / "best"), **to_dict(fitted)}, _text(run, fitted))
+
+
+def _text(run: Path, fitted: Fitted) -> str:
+    """Say what changed, class by class, and what it gives."""
+    import numpy as np
+
+    from partlabel.metrics.thresholds import SOURCES, goal_words
+
+    chosen = fitted.thresholds
+    names = chosen.after.class_names
+    width = max(5, *(len(name) for name in names))
+    lines = [f"{'class':{width}}  before     now  from        present  absent  F1 at 0  F1 now"]
+    for c, name in enumerate(names):
+        scores = [f"{100 * value:7.1f}" for value in (chosen.at_default.f1[c], chosen.after.f1[c])]
+        lines.append(
+            f"{name:{width}}  {fitted.before[c]:6.2f}  {chosen.values[c]:6.2f}  {chosen.sources[c]:10}  "
+            f"{chosen.after.present[c]:7d} {chosen.after.absent[c]:7d}  {'  '.join(scores)}".replace("nan", "  -")
+        )
+    changed = int((chosen.values != fitted.before).sum())
+    lines += [
+        "",
+        f"{run / 'best'}: thresholds by {goal_words(chosen.goal, chosen.wanted)}; {changed} of {len(names)} changed",
+    ]
+    for source, words in SOURCES.items():
+        found = [name for name, other in zip(names, chosen.sources, strict=True) if other == source]
+        if found and source != "own":
+            lines.append(f"{len(found)} {source} ({words}): {', '.join(found)}")
+    missed = [names[c] for c in np.flatnonzero(~chosen.reached)]
+    if missed:
+        lines.append(
+            f"{len(missed)} cannot reach that {chosen.goal}; they take the highest there is: {', '.join(missed)}"
+        )
+    if fitted.left_out:
+        lines.append(f"{fitted.left_out} held-out labels did not count, as they are no random sample")
+    pairs = [(m.macro_f1, m.micro_f1) for m in (chosen.at_default, fitted.crossed)]
+    (macro, micro), (macro_now, micro_now) = pairs
+    lines.append(
+        f"cross-validated on the held-out labels: macro-F1 {100 * macro_now:.1f} (at 0: {100 * macro:.1f}), "
+        f"micro-F1 {100 * micro_now:.1f} (at 0: {100 * micro:.1f})"
+    )
+    if fitted.calibrated is None:
+        lines.append("probabilities are not calibrated, as the held-out labels are too few or all of one sign")
+    else:
+        lines.append(
+            f"calibration error {100 * fitted.calibrated.error:.2f} % (plain sigmoid: {100 * fitted.plain.error:.2f} %)"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""The demo: scenes of handwritten digits from the label table to a figure."""

@@ -1,0 +1,118 @@
+"""The page: the numbers of a report set into the template, with charts and small pictures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+import partlabel
+from partlabel.app.report import charts
+from partlabel.app.report.thumbnails import thumbnails
+
+#: rows of the table of classes; the JSON has all
+_ROWS = 1000
+#: names in a sentence
+_NAMES = 60
+#: letters shown of the name of a picture
+_TAIL = 18
+#: classes whose change is listed in a comparison
+_CHANGES = 30
+
+
+def render(report: dict[str, Any], images: str | os.PathLike[str] | None = None) -> str:
+    """The HTML of a report, with nothing outside itself.
+
+    Args:
+        report: what :func:`partlabel.app.report.collect` gives.
+        images: folder of the pictures, to show the most confident mistakes; without it they are listed by name.
+    """
+    environment = Environment(
+        loader=PackageLoader("partlabel.app.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "pct": charts.percent,
+        "count": _count,
+        "p": _p,
+        "points": _points,
+        "score": _score,
+        "tail": _tail,
+        "some": _some,
+    }
+    folder = resources.files("partlabel.app.report") / "templates"
+    text = {name: (folder / name).read_text(encoding="utf-8") for name in ("style.css", "script.js")}
+    return environment.get_template("report.html").render(
+        report=report,
+        runs=[_drawn(run, report["runs"], images) for run in report["runs"]],
+        spent=charts.spent(report["runs"]),
+        kinds=_kinds(report["runs"]),
+        style=Markup(text["style.css"]),
+        script=Markup(text["script.js"]),
+        version=partlabel.__version__,
+        rows=_ROWS,
+        changes=_CHANGES,
+        curves=charts.CURVES,
+    )
+
+
+def _drawn(
+    run: dict[str, Any], runs: Sequence[dict[str, Any]], images: str | os.PathLike[str] | None
+) -> dict[str, Any]:
+    """A run with its charts and pictures."""
+    results = run["results"]
+    mistakes = [] if results is None else [row for rows in results["mistakes"].values() for row in rows]
+    others = [other for other in runs if other is not run and other["results"] is not None]
+    return {
+        **run,
+        "charts": {
+            "loss": charts.loss_curve(run),
+            "validation": charts.validation_curve(run),
+            "images": charts.image_proportions(run["data"]["training"]),
+            "classes": charts.class_proportions(run),
+            "curves": [] if results is None else charts.curves(run, others[:2]),
+            "others": [other["name"] for other in others[:2]],
+            "calibration": None if results is None else charts.calibration(results["calibration"]),
+        },
+        "pictures": {} if images is None else thumbnails([row["image"] for row in mistakes], images),
+        "checks": {} if run["random_check"] is None else {row["class"]: row for row in run["random_check"]["classes"]},
+    }
+
+
+def _kinds(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """How labels were spent, in the order of the colours of the chart."""
+    return sorted({run["labels_spent"]["kind"] for run in runs if run["labels_spent"]["mean_ap"] is not None})
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"
+
+
+def _points(value: float) -> str:
+    """A difference of shares in percentage points, with its sign."""
+    return f"{100 * value:+.1f}".replace("-", "−")
+
+
+def _p(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _score(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+def _some(names: Sequence[str]) -> str:
+    """Names in a row, of many only the first."""
+    return ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else "")
+
+
+def _tail(name: str) -> str:
+    """The end of a long name, by which the names of pictures differ."""
+    return name if len(name) <= _TAIL else f"…{name[-_TAIL:]}"

@@ -1,0 +1,195 @@
+"""The store of answers: an SQLite file beside the run, in which every answer is on disk before it is acknowledged."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from partlabel.app.review.verdicts import Answer, Given, Verdict, judge
+from partlabel.core.errors import UserError
+
+VERSION = 1
+#: seconds that the rate of answers looks back
+RECENT = 20 * 60.0
+#: a longer pause between two answers is no work
+PAUSE = 5 * 60.0
+#: labels below which a rate says nothing
+ENOUGH = 5
+
+#: image and class by name, so that the answers outlive any change of the label table
+Pair = tuple[str, str]
+
+_SCHEMA = f"""
+CREATE TABLE answers (
+    number INTEGER PRIMARY KEY,
+    browser TEXT NOT NULL,
+    batch TEXT NOT NULL,
+    image TEXT NOT NULL,
+    class TEXT NOT NULL,
+    answer TEXT NOT NULL CHECK (answer IN ('yes', 'no', 'skip')),
+    queue TEXT NOT NULL,
+    settles INTEGER NOT NULL,
+    undone INTEGER NOT NULL DEFAULT 0,
+    time REAL NOT NULL
+);
+CREATE INDEX by_pair ON answers (image, class);
+CREATE INDEX by_batch ON answers (browser, batch);
+CREATE INDEX by_time ON answers (browser, time);
+PRAGMA user_version = {VERSION};
+"""
+
+
+@dataclass(frozen=True)
+class New:
+    """An answer to be stored: ``image`` and ``cls`` by name, and the ``queue`` that it came from."""
+
+    image: str
+    cls: str
+    answer: Answer
+    queue: str
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How one browser works: labels ``per_hour`` (None while there are few) and ``minutes`` of work."""
+
+    per_hour: float | None
+    minutes: float
+
+
+class AnswerStore:
+    """Answers of people in one SQLite file; every method may be called from any thread.
+
+    The journal is a write-ahead log and each commit waits for the disk (``synchronous = FULL``), so that a call that
+    returned has stored its answers for good: neither a killed process nor a power cut takes them back. Nothing is ever
+    deleted; an undone answer is marked.
+
+    Args:
+        path: the file, which is made where it does not exist.
+
+    Raises:
+        UserError: the file is no such store, is damaged, of a newer version, or cannot be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._open()
+        except sqlite3.Error as error:
+            raise UserError(f"{path}: the answers cannot be read or written ({error})") from error
+
+    def _open(self) -> None:
+        run = self._connection.execute
+        version = run("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            raise UserError(f"{self.path}: written by a newer partlabel (answers version {version}, known: {VERSION})")
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")
+        if version == 0:
+            self._connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Generator[sqlite3.Connection]:
+        """All of the block is stored, or nothing; when it ends, it is on disk."""
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def add(self, browser: str, batch: str, answers: Sequence[New], *, settle: bool = False) -> bool:
+        """Store answers that belong together; they are on disk when this returns.
+
+        Args:
+            browser: who gave them.
+            batch: a name that this browser uses once; sending a batch again, because its confirmation was lost, stores
+                nothing twice.
+            answers: the answers.
+            settle: they settle conflicts: earlier answers to the same questions no longer count.
+
+        Returns:
+            Whether they are new; False for a batch that was stored before.
+        """
+        now = time.time()
+        with self._transaction() as connection:
+            known = "SELECT 1 FROM answers WHERE browser = ? AND batch = ? LIMIT 1"
+            if connection.execute(known, (browser, batch)).fetchone():
+                return False
+            connection.executemany(
+                "INSERT INTO answers (browser, batch, image, class, answer, queue, settles, time) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [(browser, batch, a.image, a.cls, a.answer, a.queue, int(settle), now) for a in answers],
+            )
+        return True
+
+    def undo(self, browser: str) -> list[Pair]:
+        """Take back the latest batch of a browser that still counts.
+
+        Returns:
+            The pairs that were answered in it; none where there is nothing to take back.
+        """
+        with self._transaction() as connection:
+            latest = "SELECT batch FROM answers WHERE browser = ? AND undone = 0 ORDER BY number DESC LIMIT 1"
+            found = connection.execute(latest, (browser,)).fetchone()
+            if found is None:
+                return []
+            key = (browser, found[0])
+            where = "WHERE browser = ? AND batch = ? AND undone = 0"
+            rows = connection.execute(f"SELECT image, class FROM answers {where} ORDER BY number", key).fetchall()
+            connection.execute(f"UPDATE answers SET undone = 1 {where}", key)
+        return list(dict.fromkeys((image, cls) for image, cls in rows))
+
+    def verdicts(self, pairs: Iterable[Pair] | None = None) -> dict[Pair, Verdict | None]:
+        """What the answers to some questions come to, or to all that were answered.
+
+        Args:
+            pairs: the questions; None where an answer was taken back and no other is left.
+        """
+        columns = "SELECT image, class, number, browser, answer, settles, time FROM answers WHERE undone = 0"
+        with self._lock:
+            if pairs is None:
+                rows = self._connection.execute(columns).fetchall()
+                found: dict[Pair, list[Given]] = {}
+            else:
+                found = {pair: [] for pair in pairs}
+                query = f"{columns} AND image = ? AND class = ?"
+                rows = [row for pair in found for row in self._connection.execute(query, pair)]
+        for image, cls, number, browser, answer, settles, when in rows:
+            found.setdefault((image, cls), []).append(Given(number, browser, answer, bool(settles), when))
+        return {pair: judge(answers) for pair, answers in found.items()}
+
+    def pace(self, browser: str) -> Pace:
+        """How fast a browser answers: yes and no over the last 20 minutes, and how long it has worked in 12 hours."""
+        now = time.time()
+        recent = (
+            "WITH recent AS (SELECT time FROM answers WHERE browser = ? AND time > ? AND undone = 0 "
+            "AND answer <> 'skip'), ends AS (SELECT min(time) AS first, max(time) AS last FROM recent) "
+            "SELECT count(*), total(time > first), max(last - first) FROM recent, ends"
+        )
+        worked = (
+            "SELECT total(gap) FROM (SELECT time - lag(time) OVER (ORDER BY time) AS gap FROM answers "
+            "WHERE browser = ? AND time > ?) WHERE gap < ?"
+        )
+        with self._lock:
+            # The time before the first batch is not known, so its labels do not count for the rate either.
+            count, later, seconds = self._connection.execute(recent, (browser, now - RECENT)).fetchone()
+            work = self._connection.execute(worked, (browser, now - 12 * 3600, PAUSE)).fetchone()[0]
+        rate = 3600 * later / seconds if count >= ENOUGH and later and seconds else None
+        return Pace(rate, work / 60)

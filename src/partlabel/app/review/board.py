@@ -1,0 +1,157 @@
+"""Every pair of class and picture at a glance: its probability, its label, and the order by probability.
+
+A pair is one number, its key: ``class * N + picture``. The arrays lie on disk, made once for a table and a model, so
+that a server starts at once, holds little in memory, and no request looks at all pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.core.files import replacing
+from partlabel.labels.table import ORIGINS, LabelTable
+from partlabel.metrics.calibration import Calibration
+
+#: a probability of 1 as a level; levels are whole numbers, which sort and compare exactly
+TOP = 65_535
+_ROWS = 8_192
+
+Keys = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class Board:
+    """All pairs of N pictures and C classes.
+
+    Attributes:
+        scores: float16 (N, C), before the sigmoid.
+        levels: uint16 (C, N), the probability of present in steps of 1 / ``TOP``.
+        states: uint8 (C, N), 0 for an unknown label, else ``1 + 2 * origin + present``.
+        order: keys (C * N,) of all pairs, the most probable first, equals by key.
+        start: int64 (TOP + 2,); the pairs of level v are ``order[start[TOP - v] : start[TOP - v + 1]]``.
+        calibration: how scores become probabilities.
+    """
+
+    scores: NDArray[np.float16]
+    levels: NDArray[np.uint16]
+    states: NDArray[np.uint8]
+    order: Keys
+    start: NDArray[np.int64]
+    calibration: Calibration
+
+    @property
+    def pictures(self) -> int:
+        """N."""
+        return self.levels.shape[1]
+
+    @property
+    def classes(self) -> int:
+        """C."""
+        return self.levels.shape[0]
+
+    def pair(self, key: int) -> tuple[int, int]:
+        """Picture and class of a key."""
+        cls, picture = divmod(key, self.pictures)
+        return picture, cls
+
+    def key(self, picture: int, cls: int) -> int:
+        """The key of a picture and a class."""
+        return cls * self.pictures + picture
+
+    def between(self, low: float, high: float) -> slice:
+        """Where in ``order`` the pairs lie whose probability is within [low, high]."""
+        bottom, top = levels_between(low, high)
+        return slice(int(self.start[TOP - top]), int(self.start[TOP - bottom + 1])) if bottom <= top else slice(0, 0)
+
+    def place(self, key: int) -> int:
+        """Where in ``order`` a pair lies."""
+        at = TOP - int(self.levels.reshape(-1)[key])
+        low, high = int(self.start[at]), int(self.start[at + 1])
+        return low + int(np.searchsorted(self.order[low:high], key))
+
+
+def levels_between(low: float, high: float) -> tuple[int, int]:
+    """The lowest and the highest level of the probabilities within [low, high]."""
+    return int(np.ceil(round(low * TOP, 6))), int(np.floor(round(high * TOP, 6)))
+
+
+def state(origin: str, present: bool) -> int:
+    """The state of a pair with a known label."""
+    return 1 + 2 * ORIGINS.index(origin) + present
+
+
+def label_of(state: int) -> tuple[str | None, str | None]:
+    """Value (present, absent) and origin of a state; None for an unknown label."""
+    if not state:
+        return None, None
+    return ("present" if (state - 1) % 2 else "absent"), ORIGINS[(state - 1) // 2]
+
+
+def open_board(
+    scores: NDArray[np.float16], calibration: Calibration, table: LabelTable, cache: Path, of_scores: str, of_table: str
+) -> Board:
+    """Open the arrays, or make those that are not there yet.
+
+    Args:
+        scores: (N, C).
+        calibration: of the C classes.
+        table: N images and C classes, in the same order.
+        cache: folder of the files.
+        of_scores: names scores and calibration.
+        of_table: names the table.
+    """
+    count, classes = scores.shape
+    levels, order = cache / f"levels-{of_scores}.npy", cache / f"order-{of_scores}.npy"
+    start, states = cache / f"start-{of_scores}.npy", cache / f"states-{of_table}.npy"
+    if not levels.is_file():
+        with _array(levels, (classes, count), np.uint16) as array:
+            for low in range(0, count, _ROWS):
+                rows = slice(low, low + _ROWS)
+                array[:, rows] = np.rint(calibration.probabilities(scores[rows]) * TOP).T
+    if not (order.is_file() and start.is_file()):
+        _sort(np.load(levels, mmap_mode="r").reshape(-1), order, start)
+    if not states.is_file():
+        with _array(states, (classes, count), np.uint8) as array:
+            at = table.indices.astype(np.int64) * count + table.pair_images()
+            array.reshape(-1)[at] = 1 + 2 * table.origin + (table.values > 0)
+    return Board(
+        scores=scores,
+        levels=np.load(levels, mmap_mode="r"),
+        states=np.load(states, mmap_mode="r"),
+        order=np.load(order, mmap_mode="r"),
+        start=np.load(start),
+        calibration=calibration,
+    )
+
+
+def _sort(levels: NDArray[np.uint16], order: Path, start: Path) -> None:
+    """Write the order of all pairs and where each level starts in it."""
+    below = TOP - levels
+    kind = np.uint32 if len(levels) < 2**32 else np.uint64
+    with _array(order, (len(levels),), kind) as array:
+        array[:] = np.argsort(below, kind="stable")  # of numbers of 16 bits: a radix sort
+    counts = np.bincount(below, minlength=TOP + 1)
+    save(start, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+
+
+def save(path: Path, array: NDArray[Any]) -> None:
+    """Write an array, whole or not at all."""
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.save(file, array)
+
+
+@contextmanager
+def _array(path: Path, shape: tuple[int, ...], kind: type[np.generic]) -> Generator[NDArray[Any]]:
+    """Give a new array on disk, which has its name once the block ends well."""
+    with replacing(path) as temporary:
+        array = np.lib.format.open_memmap(temporary, "w+", kind, shape)
+        yield array
+        array.flush()
+        del array

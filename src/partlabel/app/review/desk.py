@@ -1,0 +1,351 @@
+"""All of a review in one place: the run, its pairs, what to ask, and the answers; gives plain values for the page."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partlabel.app.review import exporting, precision, queues
+from partlabel.app.review.answers import AnswerStore, New, Pair
+from partlabel.app.review.board import TOP, label_of, open_board
+from partlabel.app.review.pictures import Pictures
+from partlabel.app.review.scores import Judge, digest, scores_of
+from partlabel.app.review.suspecting import Suspecting
+from partlabel.app.review.verdicts import Verdict
+from partlabel.app.review.views import Filter, Marks, View, Views
+from partlabel.core.errors import UserError
+from partlabel.labels.table import ORIGINS, LabelTable
+
+QUEUES = ("questions", "filled", "suspects", "all")
+#: labels of a picture that are shown although nothing is known about them
+_BEST = 20
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One answer as a browser sends it: numbers of picture and class."""
+
+    image: int
+    cls: int
+    answer: Any
+    queue: str
+
+
+class Desk:
+    """One review.
+
+    Args:
+        run: run folder.
+        table: labels; None takes those that the run was trained and validated on.
+        folder: folder of the pictures.
+
+    Raises:
+        UserError: no run, classes of the model that the table lacks, pictures that are missing, or a store of answers
+            that cannot be used.
+    """
+
+    def __init__(self, run: Path, table: LabelTable | None, folder: Path) -> None:
+        judge = Judge.of_run(run)
+        self.run = run
+        self.whole = _labels_of(run) if table is None else table
+        self.table = _own(self.whole, judge)
+        self.home = run / "review"
+        cache = self.home / "cache"
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{cache}: cannot be made ({error.strerror})") from None
+        self.names = self.table.images.to_pylist()
+        self.pictures = Pictures(self.names, folder, cache / "thumbnails")
+        if missing := self.pictures.missing():
+            raise UserError(f"{len(missing)} of {len(self.names)} images missing in {folder}", missing)
+        scores = scores_of(run, judge, self.table.images, folder, cache)
+        calibration = [judge.calibration.slope, judge.calibration.offset]
+        of_scores = digest(judge.weights, judge.classes, calibration, self.table.images)
+        of_table = self.table.content_hash()[:16]
+        self.board = open_board(scores, judge.calibration, self.table, cache, of_scores, of_table)
+        self.marks = Marks(len(self.names) * len(judge.classes))
+        self.views = Views(self.board, self.table.images, self.marks)
+        both = digest(of_scores, of_table)
+        asked = queues.questions(self.board, self.table, judge.thresholds, cache / f"questions-{both}.npy")
+        filled, self.sample = queues.filled(self.board, self.table, cache / f"filled-{both}.npy")
+        self._bases = {"questions": View(asked, self.marks), "filled": View(filled, self.marks)}
+        self.suspecting = Suspecting(run, self.table, folder, cache / f"suspects-{of_table}.npy")
+        self._classes = _class_rows(self.table)
+        self._lock = threading.Lock()
+        self._columns = {name: number for number, name in enumerate(self.table.classes)}
+        self._rows = {name: number for number, name in enumerate(self.names)}
+        self.store = AnswerStore(self.home / "answers.sqlite")
+        self.verdicts: dict[Pair, Verdict] = {}
+        self._skipped = 0
+        self._conflicts: dict[Pair, Verdict] = {}
+        self._take(self.store.verdicts())
+
+    # --- what the page shows ---
+
+    def session(self, browser: str | None) -> dict[str, Any]:
+        """What the review is about, its queues, and how far it is."""
+        return {
+            "run": self.run.resolve().name,
+            "pictures": len(self.names),
+            "pairs": len(self.names) * self.table.num_classes,
+            "classes": self._classes,
+            "queues": [self._queue(name) for name in QUEUES],
+            **self.state(browser),
+            "formats": exporting.format_names(),
+        }
+
+    def state(self, browser: str | None) -> dict[str, Any]:
+        """Progress and running precision."""
+        pace = None if browser is None else self.store.pace(browser)
+        return {
+            "progress": {
+                "answered": len(self.verdicts) - self._skipped,
+                "skipped": self._skipped,
+                "conflicts": len(self._conflicts),
+                "per_hour": None if pace is None else pace.per_hour,
+                "minutes": 0.0 if pace is None else pace.minutes,
+            },
+            "precision": self._precision(),
+        }
+
+    def page(self, queue: str, chosen: Filter, open_only: bool, offset: int, limit: int) -> dict[str, Any]:
+        """One page of a queue."""
+        view = self._view(queue, chosen, start=True)
+        total, keys = (0, np.zeros(0, np.int64)) if view is None else view.page(offset, limit, open_only)
+        return {"total": total, "offset": offset, "items": [self.item(int(key)) for key in keys]}
+
+    def item(self, key: int) -> dict[str, Any]:
+        """One pair: its picture, class, probability, label and answer."""
+        image, cls = self.board.pair(key)
+        value, origin = label_of(int(self.board.states[cls, image]))
+        name = self.table.classes[cls]
+        verdict = self.verdicts.get((self.names[image], name))
+        return {
+            "image": image,
+            "picture": self.names[image],
+            "class": cls,
+            "class_name": name,
+            "score": round(int(self.board.levels[cls, image]) / TOP, 5),
+            "value": value,
+            "origin": origin,
+            "answer": None if verdict is None else verdict.answer,
+            "conflict": verdict is not None and verdict.conflict,
+        }
+
+    def picture(self, image: int) -> dict[str, Any]:
+        """One picture with its known labels and the best scored others, present ones first."""
+        table, board = self.table, self.board
+        known = table.indices[table.indptr[image] : table.indptr[image + 1]].astype(np.int64)
+        score = board.calibration.probabilities(np.asarray(board.scores[image : image + 1]))[0]
+        others = np.setdiff1d(np.arange(table.num_classes), known)
+        best = others[np.argsort(-score[others], kind="stable")[:_BEST]]
+        items = [self.item(board.key(image, int(cls))) for cls in [*known, *best]]
+        items.sort(key=lambda item: (not _says_present(item), -item["score"]))
+        size = self.pictures.size(image)
+        return {
+            "image": image,
+            "picture": self.names[image],
+            "width": None if size is None else size[0],
+            "height": None if size is None else size[1],
+            "previous": image - 1 if image else None,
+            "next": image + 1 if image + 1 < len(self.names) else None,
+            "labels": items,
+        }
+
+    def listed(self, search: str | None, offset: int, limit: int) -> dict[str, Any]:
+        """Pictures by name."""
+        found = self.views.pictures(search)
+        questions = self._bases["questions"].keys
+        per_picture = np.bincount(np.asarray(questions) % len(self.names), minlength=len(self.names))
+        known = np.diff(self.table.indptr)
+        return {
+            "total": len(found),
+            "items": [
+                {"image": i, "picture": self.names[i], "known": int(known[i]), "questions": int(per_picture[i])}
+                for i in found[offset : offset + limit].tolist()
+            ],
+        }
+
+    def conflicts(self, only: Sequence[Pair] | None = None) -> list[dict[str, Any]]:
+        """Questions that were answered yes by one browser and no by another."""
+        with self._lock:
+            found = dict(self._conflicts)
+        return [
+            {
+                "image": self._rows[image],
+                "picture": image,
+                "class": self._columns[cls],
+                "class_name": cls,
+                "answers": [
+                    {"answer": given.answer, "browser": given.browser, "time": given.time}
+                    for given in verdict.counting
+                    if given.answer != "skip"
+                ],
+            }
+            for (image, cls), verdict in found.items()
+            if only is None or (image, cls) in only
+        ]
+
+    # --- what people do ---
+
+    def answer(self, browser: str, batch: str, answers: Sequence[Asked], settle: bool) -> dict[str, Any]:
+        """Store answers; they are on disk when this returns."""
+        new = [New(self.names[a.image], self.table.classes[a.cls], a.answer, a.queue) for a in answers]
+        pairs = list(dict.fromkeys((a.image, a.cls) for a in new))
+        self.store.add(browser, batch, new, settle=settle)
+        self._refresh(pairs)
+        return {"saved": len(new), **self.state(browser), "conflicts": self.conflicts(pairs)}
+
+    def undo(self, browser: str) -> dict[str, Any] | None:
+        """Take back the latest batch of a browser; None where there is nothing to take back."""
+        pairs = self.store.undo(browser)
+        if not pairs:
+            return None
+        self._refresh(pairs)
+        here = [pair for pair in pairs if self._number(pair) is not None]
+        items = [self.item(self._key(pair)) for pair in here]
+        return {"undone": items, **self.state(browser)}
+
+    def export(self, format: str) -> dict[str, Any]:
+        """Write the label table with the answers."""
+        with self._lock:
+            verdicts = dict(self.verdicts)
+        table, counts = exporting.with_answers(self.whole, verdicts)
+        path = exporting.write(table, format, self.home)
+        settled = counts.answers + counts.confirmed
+        return {"path": str(path), "labels": table.num_known, "answers": settled, "unsettled": counts.unsettled}
+
+    def close(self) -> None:
+        """Close the store of answers."""
+        self.store.close()
+
+    # --- inside ---
+
+    def _refresh(self, pairs: Sequence[Pair]) -> None:
+        # Read under the lock, so that of two threads the later one does not put back what the earlier one read.
+        with self._lock:
+            self._take(self.store.verdicts(pairs))
+
+    def _take(self, verdicts: dict[Pair, Verdict | None]) -> None:
+        for pair, verdict in verdicts.items():
+            if self._number(pair) is None:
+                continue
+            old = self.verdicts.pop(pair, None)
+            self._skipped -= old is not None and old.answer == "skip"
+            self._conflicts.pop(pair, None)
+            if verdict is not None:
+                self.verdicts[pair] = verdict
+                self._skipped += verdict.answer == "skip"
+                if verdict.conflict:
+                    self._conflicts[pair] = verdict
+            self.marks.set(self._key(pair), verdict is not None)
+
+    def _number(self, pair: Pair) -> tuple[int, int] | None:
+        """Picture and class of a pair; None where the table lacks it, as it may be another one than at the time."""
+        image, cls = self._rows.get(pair[0]), self._columns.get(pair[1])
+        return None if image is None or cls is None else (image, cls)
+
+    def _key(self, pair: Pair) -> int:
+        return self.board.key(self._rows[pair[0]], self._columns[pair[1]])
+
+    def _view(self, queue: str, chosen: Filter, start: bool = False) -> View | None:
+        if queue == "suspects":
+            keys = self.suspecting.keys(start=start)
+            if keys is None:
+                return None
+            self._bases.setdefault("suspects", View(keys, self.marks))
+        return self.views.get(queue, self._bases.get(queue), chosen)
+
+    def _queue(self, name: str) -> dict[str, Any]:
+        view = self._view(name, Filter())
+        total, answered = (0, 0) if view is None else (len(view), len(view.answered()))
+        title, text, empty = TEXTS[name]
+        reason = self.suspecting.reason if view is None else None if total else empty
+        return {"id": name, "title": title, "help": text, "total": total, "answered": answered, "reason": reason}
+
+    def _precision(self) -> dict[str, Any]:
+        return {sign: self._precision_of(sign) for sign in ("present", "absent")}
+
+    def _precision_of(self, sign: str) -> dict[str, Any] | None:
+        keys = self.sample[sign]
+
+        def answers() -> Any:
+            for key in keys.tolist():
+                image, cls = self.board.pair(key)
+                verdict = self.verdicts.get((self.names[image], self.table.classes[cls]))
+                yield None if verdict is None else verdict.answer
+
+        found = precision.estimate(answers(), sign)
+        if found is None:
+            return None
+        values = {"checked": found.checked, "right": found.right, "estimate": found.estimate}
+        return {**values, "low": found.low, "high": found.high, "basis": BASIS}
+
+
+BASIS = "Answers to a random sample that is mixed into the queue of filled-in labels"
+#: title, help, and why it is empty, of each queue
+TEXTS = {
+    "questions": (
+        "Worth asking",
+        "Pictures where an answer teaches the model most: those that probably show the class, and some at random.",
+        "People have answered every question about these pictures.",
+    ),
+    "filled": (
+        "Filled in",
+        "Labels that the model filled in, the least sure first; every fifth one is drawn at random, "
+        "to measure how often the model is right.",
+        "The label table holds no labels of a model. Give the table that partlabel complete wrote with --labels.",
+    ),
+    "suspects": (
+        "Suspects",
+        "Labels given by people that a classifier contradicts which has not seen them, the surest first.",
+        "No label given by a person is contradicted.",
+    ),
+    "all": ("All", "Every class of every picture, the most probable first. Search and filter here.", "No pictures."),
+}
+
+
+def _class_rows(table: LabelTable) -> list[dict[str, Any]]:
+    """What is known of each class, and how many of its labels the model filled in."""
+    present, absent = table.class_counts()
+    model = np.bincount(table.indices[table.origin == ORIGINS.index("model")], minlength=table.num_classes)
+    rows = zip(table.classes, present.tolist(), absent.tolist(), model.tolist(), strict=True)
+    return [
+        {"id": i, "name": name, "known": p + a, "present": p, "absent": a, "filled": f}
+        for i, (name, p, a, f) in enumerate(rows)
+    ]
+
+
+def _says_present(item: dict[str, Any]) -> bool:
+    answer = item["answer"]
+    return answer == "yes" if answer in ("yes", "no") else item["value"] == "present"
+
+
+def _labels_of(run: Path) -> LabelTable:
+    """The labels that a run was trained and validated on."""
+    table = LabelTable.read_parquet(run / "labels.parquet")
+    held = run / "validation.parquet"
+    return table.merge(LabelTable.read_parquet(held)) if held.is_file() else table
+
+
+def _own(table: LabelTable, judge: Judge) -> LabelTable:
+    """The table with the classes of the model, in its order; others are not asked about."""
+    strange = [name for name in judge.classes if name not in set(table.classes)]
+    if strange:
+        raise UserError(
+            f"the label table lacks {len(strange)} of the {len(judge.classes)} classes of the model", strange
+        )
+    if not table.num_images:
+        raise UserError("the label table has no images, so there is nothing to review")
+    return table if table.classes == judge.classes else table.select_classes(judge.classes)
+
+
+def open_desk(run: Path, labels: Path | None, images: Path) -> Desk:
+    """Open the review of a run; see :class:`Desk`."""
+    return Desk(run, None if labels is None else LabelTable.read_parquet(labels), images)

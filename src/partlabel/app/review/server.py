@@ -1,0 +1,122 @@
+"""The process that serves the review page: one for a run, on one port."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import sys
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from filelock import FileLock, Timeout
+
+from partlabel.app.review.app import make_app
+from partlabel.app.review.desk import open_desk
+from partlabel.app.review.security import is_loopback, new_token
+from partlabel.core.errors import UserError
+
+_SETTINGS: dict[str, Any] = {
+    "log_level": "warning",
+    "access_log": False,
+    "server_header": False,
+    "proxy_headers": False,
+    "lifespan": "off",
+    "timeout_graceful_shutdown": 3,
+}
+
+
+def serve(
+    run: Path,
+    labels: Path | None,
+    images: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    browser: bool = False,
+    say: Callable[[str], None] = lambda address: print(address, file=sys.stderr),
+) -> None:
+    """Serve the review page until the process is stopped.
+
+    Args:
+        run: run folder; answers, scores and exported labels lie in its folder ``review``.
+        labels: label table to review; None takes the labels of the run.
+        images: folder of the pictures.
+        host: address to listen at. Where other machines can reach it, the start address holds a secret.
+        port: port to listen at; 0 takes a free one.
+        browser: open the page in the browser of this machine.
+        say: called with the start address once the server listens.
+
+    Raises:
+        UserError: the port is taken, another server of this run is running, or see :class:`Desk`.
+    """
+    listening = _listen(host, port)
+    folder = run / "review"
+    if not (run / "run.json").is_file():
+        raise UserError(f"{run}: is not a run folder of partlabel train")
+    try:
+        folder.mkdir(exist_ok=True)
+        with FileLock(folder / "server.lock").acquire(timeout=0):
+            desk = open_desk(run, labels, images)
+            try:
+                token = None if is_loopback(host) else new_token()
+                address = _address(host, listening.getsockname()[1], token)
+                config = uvicorn.Config(make_app(desk, host=host, token=token), **_SETTINGS)
+                _Server(config, lambda: _announce(address, say, browser)).run(sockets=[listening])
+            finally:
+                desk.close()
+    except Timeout:
+        raise UserError(f"{run}: is being reviewed already; open the address of that server, or stop it") from None
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be made or written ({error.strerror})") from None
+    finally:
+        listening.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that tells when it listens."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+
+def _announce(address: str, say: Callable[[str], None], browser: bool) -> None:
+    say(address)
+    if browser:
+        webbrowser.open(address)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bind before anything else, so that a taken port is known before minutes of scoring."""
+    if not 0 <= port < 2**16:  # a larger one would be cut to 16 bits without a word
+        raise UserError(f"{host}:{port}: is no address to listen at; a port is a number from 0 to {2**16 - 1}")
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise UserError(f"{host}:{port}: is no address to listen at ({error})") from None
+    family, kind, protocol, _, address = infos[0]
+    listening = socket.socket(family, kind, protocol)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(address)
+    except OSError as error:
+        listening.close()
+        raise UserError(f"{host}:{port}: cannot be listened at ({error.strerror}); --port 0 takes a free one") from None
+    return listening
+
+
+def _address(host: str, port: int, token: str | None) -> str:
+    """The start address for people: a server that listens everywhere is reached by the name of this machine."""
+    try:
+        everywhere = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        everywhere = False
+    name = socket.gethostname() if everywhere else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/" + (f"?token={token}" if token else "")

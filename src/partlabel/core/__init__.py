@@ -1,0 +1,1 @@
+"""What every room uses: errors, whole files, progress, the machine. It imports nothing of the rest."""

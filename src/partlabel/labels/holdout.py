@@ -1,0 +1,58 @@
+"""Known labels put aside, so that a model that has not seen them can be judged on them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.core.errors import UserError
+from partlabel.labels.pairs import ORIGINS
+from partlabel.labels.table import LabelTable
+
+#: origins of labels that are a random sample of their class
+RANDOM = ("given", "sampled")
+
+
+def at_random(table: LabelTable) -> NDArray[np.bool_]:
+    """Which known labels count as a random sample, bool (K,): those given, or asked at random."""
+    return np.isin(table.origin, [ORIGINS.index(name) for name in RANDOM])
+
+
+def random_sample(table: LabelTable) -> LabelTable:
+    """The table with only those labels known that are a random sample."""
+    return table.hide(at_random(table))
+
+
+def hold_out(table: LabelTable, share: float, seed: int) -> tuple[LabelTable, LabelTable]:
+    """Put a share of the known labels of each class aside; the pictures stay in both tables.
+
+    The labels put aside are then in the same position as the unknown ones: the model sees their pictures, with other
+    labels, and not them. Only labels that are a random sample are put aside (origin ``given`` or ``sampled``).
+
+    Args:
+        table: labels.
+        share: of the labels of each class, above 0 and below 1; rounded to whole labels.
+        seed: the same seed draws the same labels.
+
+    Returns:
+        The labels to train on, and those put aside.
+
+    Raises:
+        UserError: another share, or too few labels to put one aside.
+    """
+    if not 0 < share < 1:
+        raise UserError(f"the share of labels to hold out lies between 0 and 1, not {share}")
+    random = np.random.Generator(np.random.PCG64(seed))
+    eligible = np.flatnonzero(at_random(table))
+    order = random.permutation(eligible)
+    order = order[np.argsort(table.indices[order], kind="stable")]
+    classes = table.indices[order]
+    count = np.bincount(classes, minlength=table.num_classes)
+    place = np.arange(len(order)) - np.repeat(np.cumsum(count) - count, count)
+    drawn = order[place < np.floor(share * count + 0.5)[classes]]
+    held = np.zeros(table.num_known, bool)
+    held[drawn] = True
+    if not held.any():
+        raise UserError(f"no class has enough labels to hold out a share of {share} of them")
+    details = {"share": share, "seed": seed}
+    return table.hide(~held, "hold_out.train", **details), table.hide(held, "hold_out.held_out", **details)

@@ -1,0 +1,142 @@
+"""The label table as a Parquet file whose list columns are the CSR arrays, one row for each image."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from partlabel.core.errors import UserError
+from partlabel.core.files import replacing
+from partlabel.labels.arrays import LabelArrays
+from partlabel.labels.names import one_chunk
+
+VERSION = 1
+KEY = b"partlabel"
+#: column of the file -> field of the table and type of its values
+LISTS = {
+    "classes": ("indices", pa.int32()),
+    "labels": ("values", pa.int8()),
+    "origin": ("origin", pa.uint8()),
+    "score": ("score", pa.float32()),
+    "round": ("round", pa.int16()),
+}
+ROWS = 65_536  # images in a row group: what the decoder holds beside the table while reading
+REQUIRED = ("image", "classes", "labels", "origin")
+
+
+def write(table: LabelArrays, path: str | os.PathLike[str]) -> None:
+    """Write the table, whole or not at all."""
+    fields, columns = [pa.field("image", pa.string(), nullable=False)], [table.images]
+    for column, (field, kind) in LISTS.items():
+        values = getattr(table, field)
+        if values is not None:
+            lists = pa.large_list(pa.field("element", kind, nullable=False))
+            columns.append(pa.LargeListArray.from_arrays(pa.array(table.indptr), pa.array(values, kind), type=lists))
+            fields.append(pa.field(column, lists, nullable=False))
+    if table.groups is not None:
+        columns.append(table.groups)
+        fields.append(pa.field("group", pa.string()))
+    about = {
+        "version": VERSION,
+        "classes": table.classes,
+        "class_ids": table.class_ids,
+        "coding": table.coding,
+        "history": table.history,
+    }
+    content = pa.Table.from_arrays(columns, schema=pa.schema(fields, {KEY: json.dumps(about, ensure_ascii=False)}))
+    coded = [f"{column}.list.element" for column in LISTS if column != "score"] + ["group"]  # few values: a dictionary
+    with replacing(path) as temporary:
+        pq.write_table(content, temporary, compression="zstd", row_group_size=ROWS, use_dictionary=coded)
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the fields of the table that ``write`` wrote.
+
+    The row groups are decoded one after the other into arrays of the final size, and names before labels, so that at no
+    moment much more than the table itself is in memory.
+
+    Raises:
+        UserError: no such file, cut or foreign file, lists that are not parallel.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            about = _about(file, path)
+            names = file.schema_arrow.names
+            images = _texts(file, "image")
+            groups = _texts(file, "group") if "group" in names else None
+            arrays = _Arrays(file, [column for column in LISTS if column in names], path)
+            for group in range(file.num_row_groups):
+                arrays.append(group)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file") from error
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path}: not a readable Parquet file; it may be cut or of another kind") from error
+    pa.default_memory_pool().release_unused()
+    return {"images": images, "groups": groups, **arrays.fields(), **about}
+
+
+def _about(file: pq.ParquetFile, path: Any) -> dict[str, Any]:
+    """Return classes, ids, coding and history."""
+    schema = file.schema_arrow
+    text = (schema.metadata or {}).get(KEY)
+    if text is None or any(name not in schema.names for name in REQUIRED):
+        raise UserError(f"{path}: a Parquet file, but not a label table that partlabel wrote")
+    try:
+        about = json.loads(text)
+        version, classes, ids = about["version"], about["classes"], about["class_ids"]
+        result = {"coding": about["coding"], "history": tuple(about["history"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: the description of the label table inside the file is damaged") from error
+    if version != VERSION:
+        raise UserError(f"{path}: written by a newer partlabel (table version {version}, known: {VERSION})")
+    return {"classes": tuple(classes), "class_ids": None if ids is None else tuple(ids), **result}
+
+
+def _texts(file: pq.ParquetFile, name: str) -> pa.StringArray:
+    groups = [one_chunk(file.read_row_group(group, [name]).column(0)) for group in range(file.num_row_groups)]
+    return pa.concat_arrays(groups).cast(pa.string()) if groups else pa.array([], pa.string())
+
+
+class _Arrays:
+    """The CSR arrays, filled from one row group after the other."""
+
+    def __init__(self, file: pq.ParquetFile, columns: list[str], path: Any) -> None:
+        self.file, self.columns, self.path = file, columns, path
+        for column in columns:
+            kind = file.schema_arrow.field(column).type
+            if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or kind.value_type != LISTS[column][1]:
+                raise UserError(f"{path}: the column {column} is {kind}, expected a list of {LISTS[column][1]}")
+        metadata = file.metadata
+        place = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path.startswith("classes."))
+        most = sum(metadata.row_group(group).column(place).num_values for group in range(file.num_row_groups))
+        self.arrays = {column: np.empty(most, LISTS[column][1].to_pandas_dtype()) for column in columns}
+        self.indptr = np.zeros(metadata.num_rows + 1, np.int64)
+        self.rows = self.known = 0
+
+    def append(self, group: int) -> None:
+        """Add the labels of a row group."""
+        rows = self.file.read_row_group(group, self.columns, use_threads=False)
+        pointer = None
+        for column in self.columns:
+            lists = one_chunk(rows.column(column))
+            values = lists.flatten()
+            if lists.null_count or values.null_count:
+                raise UserError(f"{self.path}: the column {column} has missing values")
+            offsets = lists.offsets.to_numpy().astype(np.int64) - lists.offsets[0].as_py()
+            if pointer is not None and not np.array_equal(pointer, offsets):
+                raise UserError(f"{self.path}: the lists of the columns classes and {column} differ in length")
+            pointer = offsets
+            self.arrays[column][self.known : self.known + len(values)] = values.to_numpy()
+        if pointer is not None:
+            self.indptr[self.rows : self.rows + len(pointer)] = pointer + self.known
+            self.rows, self.known = self.rows + rows.num_rows, self.known + int(pointer[-1])
+
+    def fields(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays under the names of the table's fields."""
+        return {"indptr": self.indptr, **{LISTS[c][0]: array[: self.known] for c, array in self.arrays.items()}}

@@ -1,0 +1,1 @@
+"""The network: backbone, head, weights, its folder, its ONNX file."""

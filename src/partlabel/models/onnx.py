@@ -1,0 +1,184 @@
+"""A classifier in an ONNX file that ``partlabel export`` wrote: opened, checked and run by onnxruntime on the CPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from partlabel.core.errors import UserError
+from partlabel.metrics.calibration import Calibration, sigmoid
+from partlabel.models.model import Preprocessing
+
+#: the opset of the files
+OPSET = 18
+#: names of the input, the output, and the key of the metadata (JSON)
+INPUT, OUTPUT, METADATA = "images", "scores", "partlabel"
+#: version of the metadata that is read here
+VERSION = 1
+_EXTRA = "pip install 'partlabel[export]'"
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    """What of the metadata is needed to use the file; see :func:`partlabel.tasks.export.metadata`."""
+
+    version: int
+    classes: list[str]
+    thresholds: list[float]
+    threshold_goal: str
+    threshold_sources: list[str]
+    preprocessing: Preprocessing
+    class_ids: list[str] | None = None
+    calibration: Calibration | None = None
+    quantization: dict[str, Any] | None = None
+
+
+class OnnxModel:
+    """An exported classifier with all that it needs to be used; made by :meth:`load`.
+
+    Attributes:
+        classes, class_ids, preprocessing, thresholds, threshold_goal, threshold_sources, calibration: as of
+            :class:`partlabel.models.model.Model`.
+        quantization: how the file was made INT8, None where it computes in single precision.
+    """
+
+    def __init__(self, path: Path, session: Any, described: _Metadata) -> None:
+        self.path = path
+        self._session = session
+        self.classes = tuple(described.classes)
+        self.class_ids = None if described.class_ids is None else tuple(described.class_ids)
+        self.preprocessing = described.preprocessing
+        self.thresholds = tuple(described.thresholds)
+        self.threshold_goal = described.threshold_goal
+        self.threshold_sources = tuple(described.threshold_sources)
+        self.calibration = described.calibration
+        self.quantization = described.quantization
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> OnnxModel:
+        """Open a file; it is run with as many threads as PyTorch uses.
+
+        Args:
+            path: an .onnx file that ``partlabel export`` wrote.
+
+        Raises:
+            UserError: it is missing or damaged, onnxruntime is not installed or cannot run it (such as an opset that it
+                does not know), or it is not a file of ``partlabel export``.
+        """
+        require("onnxruntime")
+        file = Path(path)
+        session = _open(file)
+        described = _described(file, session.get_modelmeta().custom_metadata_map.get(METADATA))
+        _check_ends(file, session, described)
+        return cls(file, session, described)
+
+    def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Scores (N, C) before the sigmoid of pictures (N, 3, size, size), RGB.
+
+        Raises:
+            UserError: onnxruntime fails on them.
+        """
+        try:
+            return np.asarray(self._session.run([OUTPUT], {INPUT: pixels})[0])
+        except Exception as error:  # onnxruntime's errors have no common base
+            raise UserError(
+                f"{self.path}: onnxruntime fails on {len(pixels)} pictures ({_first_line(error)})"
+            ) from None
+
+    def probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Scores (N, C) to probabilities (N, C) in [0, 1]: calibrated where the model is, else the sigmoid."""
+        return (
+            sigmoid(scores.astype(np.float64)) if self.calibration is None else self.calibration.probabilities(scores)
+        )
+
+
+def require(*packages: str) -> None:
+    """Refuse in one sentence when packages of the extra ``export`` are not installed.
+
+    Raises:
+        UserError: listing those that are missing.
+    """
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f"ONNX files need {', '.join(missing)}: {_EXTRA}")
+
+
+def _open(path: Path) -> Any:
+    import onnxruntime
+
+    if not path.is_file():
+        raise UserError(f"{path}: there is no such file")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 4  # its errors are raised too; it need not print them
+    try:
+        return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors have no common base
+        raise UserError(f"{path}: {_reason(error, onnxruntime.__version__)}") from None
+
+
+def _described(path: Path, text: str | None) -> _Metadata:
+    if text is None:
+        raise UserError(f"{path}: lacks the classes and settings that `partlabel export` stores in a file")
+    try:
+        values = json.loads(text)
+        version = values.get("version")
+        if version != VERSION:
+            raise UserError(f"{path}: its metadata are of version {version}; this partlabel reads version {VERSION}")
+        described = msgspec.convert(values, _Metadata)
+    except (AttributeError, json.JSONDecodeError, msgspec.ValidationError) as error:
+        raise UserError(f"{path}: its metadata are damaged: {error}") from None
+    lists: list[Sequence[Any]] = [described.thresholds, described.threshold_sources]
+    lists += [] if described.class_ids is None else [described.class_ids]
+    if described.calibration is not None:
+        lists += [described.calibration.slope, described.calibration.offset]
+    if any(len(values) != len(described.classes) for values in lists):
+        raise UserError(f"{path}: its metadata are damaged: not all lists are of {len(described.classes)} classes")
+    return described
+
+
+def _check_ends(path: Path, session: Any, described: _Metadata) -> None:
+    """Refuse a network whose input and output are not those of the metadata."""
+    size, classes = described.preprocessing.size, len(described.classes)
+    wanted = [
+        ("input", INPUT, "tensor(uint8)", ["any", 3, size, size]),
+        ("output", OUTPUT, "tensor(float)", ["any", classes]),
+    ]
+    found = [
+        (kind, end.name, end.type, ["any" if isinstance(n, str) or n is None else n for n in end.shape])
+        for kind, ends in (("input", session.get_inputs()), ("output", session.get_outputs()))
+        for end in ends
+    ]
+    if found != wanted:
+        raise UserError(
+            f"{path}: its input or output is not what its metadata say",
+            [f"{name}: {_text(ends)}" for name, ends in (("in the file", found), ("expected", wanted))],
+        )
+
+
+def _text(ends: list[tuple[str, str, str, list[Any]]]) -> str:
+    return ", ".join(f"{kind} {name} {type_} ({', '.join(map(str, shape))})" for kind, name, type_, shape in ends)
+
+
+def _reason(error: Exception, version: str) -> str:
+    """Why a file does not open, without the places in onnxruntime's source that its messages name."""
+    opset = re.search(r"Opset (\d+) is .* till opset (\d+)", str(error))
+    if opset:
+        return f"is of opset {opset[1]}; onnxruntime {version} knows those up to {opset[2]}"
+    return f"is damaged, or no ONNX file that onnxruntime {version} can run ({_first_line(error).split('failed:')[-1]})"
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__

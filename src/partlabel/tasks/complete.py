@@ -1,0 +1,136 @@
+"""Completion of the labels of a training: its last model scores the pictures, its held-out labels test the scores."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from partlabel.core.errors import UserError
+from partlabel.core.files import write_json
+from partlabel.images import check, resolve
+from partlabel.labels.table import LabelTable
+from partlabel.models.model import Model
+from partlabel.tasks.completion import complete
+from partlabel.tasks.predict import predict
+from partlabel.training import held_out
+from partlabel.training.config import Config
+
+REPORT = "completion.json"
+
+
+def complete_run(
+    run: str | os.PathLike[str],
+    images: str | os.PathLike[str],
+    table: LabelTable | None = None,
+    *,
+    precision: float = 0.95,
+    confidence: float = 0.9,
+    seed: int = 0,
+) -> tuple[LabelTable, dict[str, Any]]:
+    """Fill in the unknown labels of a training, or of another table, see :func:`partlabel.tasks.completion.complete`.
+
+    The last model gives the scores, because the best one was chosen by the held-out labels that judge it. The report is
+    also written into the run folder, as ``completion.json``.
+
+    Args:
+        run: run folder.
+        images: the folder that the picture names start from.
+        table: labels to complete; without it, the training and validation labels of the run. Classes that the model
+            does not know stay as they are.
+        precision: share of the labels filled in that must be right.
+        confidence: probability with which it must be.
+        seed: of the draw that mixes the pool.
+
+    Returns:
+        The table with the new labels, and the report; beside what is said there ``held_out`` (``labels`` where the
+        pictures were trained on with other labels, else ``pictures``) and ``pictures_left`` (pictures whose labels stay
+        unknown, because the model was trained on guesses for them).
+
+    Raises:
+        UserError: no run, or one without held-out labels; classes that the table lacks, pictures that are missing or
+            cannot be read, nothing that could be filled in.
+    """
+    folder = Path(run)
+    held = held_out.read(folder).table
+    config = Config.read(folder / "config.toml")
+    trained = LabelTable.read_parquet(folder / "labels.parquet")
+    model = Model.load(folder, which="last")
+    table = trained.merge(held) if table is None else table
+    strange = [name for name in model.classes if name not in set(table.classes)]
+    if strange:
+        raise UserError(
+            f"the label table lacks {len(strange)} of the {len(model.classes)} classes of the model", strange
+        )
+    own = table if table.classes == model.classes else table.select_classes(model.classes)
+    _check_unseen(trained, held)
+    by_label = bool((trained.image_index(held.images) >= 0).any())
+    leave = None if by_label or not _guesses(config) else trained.image_index(own.images) >= 0
+    if leave is not None and leave.all():
+        raise UserError(
+            "nothing can be promised: the model was trained on guesses for the unknown labels of these pictures, and "
+            "the held-out pictures do not show what that did; hold out labels instead, with partlabel labels hold-out"
+        )
+    scores, held_scores = _scores(model, own, held, images)
+    arguments: dict[str, Any] = {"precision": precision, "confidence": confidence, "seed": seed, "leave": leave}
+    made, report = complete(own, scores, held, held_scores, **arguments)
+    if own is not table:
+        made = _with_new(table, made, report["round"])
+    report |= {
+        "held_out": "labels" if by_label else "pictures",
+        "pictures_left": 0 if leave is None else int(leave.sum()),
+    }
+    if not by_label and _shared(config):
+        report["warnings"].append(
+            "whole pictures were held out, and the model has parts that all classes share: pictures that it was "
+            "trained on, with other labels, may get surer scores than the held-out ones. The check of the scores sees "
+            "large differences only; partlabel labels hold-out avoids them"
+        )
+    write_json(folder / REPORT, report)
+    return made, report
+
+
+def _with_new(table: LabelTable, made: LabelTable, round: int) -> LabelTable:
+    """The labels of a round of ``made`` in a table with other classes, or in another order."""
+    if made.round is None or made.score is None or not (made.round == round).any():
+        return table
+    new = np.flatnonzero(made.round == round)
+    columns = np.array([table.class_index(name) for name in made.classes], np.int64)
+    image, cls, score = made.pair_images()[new], columns[made.indices[new]], made.score[new]
+    return table.with_labels(image, cls, made.values[new], origin="model", score=score, round=round)
+
+
+def _check_unseen(trained: LabelTable, held: LabelTable) -> None:
+    image, cls = trained.image_index(held.images)[held.pair_images()], held.indices.astype(np.int64)
+    seen = np.flatnonzero(np.isin(image * held.num_classes + cls, trained.pairs().key) & (image >= 0))
+    if len(seen):
+        names = held.images.take(pa.array(held.pair_images()[seen])).to_pylist()
+        offenders = [f"{name}: {held.classes[c]}" for name, c in zip(names, cls[seen], strict=True)]
+        raise UserError(
+            f"{len(seen)} of the {held.num_known} validation labels were trained on too, so they prove nothing",
+            offenders,
+        )
+
+
+def _guesses(config: Config) -> bool:
+    """Whether unknown labels were trained on as if they were known."""
+    return config.unknown_as_absent or bool(config.relabel.before)
+
+
+def _shared(config: Config) -> bool:
+    """Whether the labels of one class also train the scores of another."""
+    return config.freeze != "all" or config.model.graph
+
+
+def _scores(model: Model, table: LabelTable, held: LabelTable, folder: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """Scores of the pictures of the table and of the held-out ones, each picture scored once."""
+    names = pc.unique(pa.concat_arrays([table.images, held.images]))  # pyrefly: ignore[missing-attribute]
+    paths = resolve(names, folder)
+    check(paths).raise_if_bad()
+    scores = predict(model, paths)
+    place = pc.index_in(held.images, value_set=names)  # pyrefly: ignore[missing-attribute]
+    return scores[: table.num_images], scores[place.to_numpy(zero_copy_only=False).astype(np.int64)]

@@ -1,0 +1,93 @@
+"""Metrics of a model on the known labels of a table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.core.errors import UserError
+from partlabel.images import check, resolve
+from partlabel.labels.table import LabelTable
+from partlabel.metrics import Accumulator, Metrics
+from partlabel.models.model import Model
+from partlabel.models.onnx import OnnxModel
+from partlabel.tasks.predict import predict
+
+#: rows of labels made dense at once
+_ROWS = 8192
+
+
+def measure(model: Model | OnnxModel, table: LabelTable, folder: str | os.PathLike[str]) -> Metrics:
+    """Metrics of a model on the known labels of a table, over the classes of the table, at the model's thresholds.
+
+    Args:
+        model: the classifier.
+        table: labels; its classes are among the model's, its image names are files in ``folder``.
+        folder: the folder of the pictures.
+
+    Raises:
+        UserError: the model lacks classes of the table, no label is known, or pictures are missing or cannot be read.
+    """
+    labelled = Labelled.of(model, table, folder)
+    return labelled.metrics(predict(model, labelled.paths), model.thresholds)
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Pictures with known labels, for a model that knows at least their classes; made by :meth:`of`.
+
+    Attributes:
+        table: the images that have a known label, and the classes of the table in the order of the model.
+        columns: (K,) number in the model of each class of the table.
+        paths: the picture of each image.
+    """
+
+    table: LabelTable
+    columns: NDArray[np.int64]
+    paths: list[Path]
+
+    @classmethod
+    def of(
+        cls,
+        model: Model | OnnxModel,
+        table: LabelTable,
+        folder: str | os.PathLike[str],
+        without: Collection[Path] = (),
+    ) -> Labelled:
+        """Match a table and the pictures in ``folder`` with a model; raises as :func:`measure` does.
+
+        Args:
+            model: gives the classes.
+            table: labels; its image names are files in ``folder``.
+            folder: the folder of the pictures.
+            without: pictures to leave out.
+        """
+        strange = [name for name in table.classes if name not in set(model.classes)]
+        if strange:
+            raise UserError(f"the model does not know {len(strange)} of the {table.num_classes} classes", strange)
+        names = [name for name in model.classes if name in set(table.classes)]
+        table = table.select_classes(names).select(np.flatnonzero(np.diff(table.indptr)))
+        if not table.num_images:
+            raise UserError("no label of the table is known, so there is nothing to measure on")
+        paths = resolve(table.images, folder)
+        if without:
+            out = {path.resolve() for path in without}
+            rows = [row for row, path in enumerate(paths) if path.resolve() not in out]
+            if not rows:
+                raise UserError("all pictures of the table are needed for something else; give a folder with more")
+            table, paths = table.select(rows), [paths[row] for row in rows]
+        check(paths).raise_if_bad()
+        return cls(table, np.array([model.classes.index(name) for name in names]), paths)
+
+    def metrics(self, scores: NDArray[np.float32], thresholds: Sequence[float]) -> Metrics:
+        """Metrics of scores (N, C) of the pictures, at C thresholds, over the classes of the table."""
+        found = Accumulator(len(self.columns), self.table.classes)
+        for start in range(0, len(scores), _ROWS):
+            rows = slice(start, min(start + _ROWS, len(scores)))
+            found.update(scores[rows][:, self.columns], self.table.dense(rows))
+        return found.compute(thresholds=np.asarray(thresholds)[self.columns])

@@ -1,0 +1,73 @@
+"""Model labels for the easy unknown pairs of a table, outside a training."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from partlabel.core.errors import UserError
+from partlabel.images import ImageDataset, check, resolve
+from partlabel.labels.table import LabelTable
+from partlabel.models.model import Model
+from partlabel.training.batches import Files, Source
+from partlabel.training.config import RelabelConfig
+from partlabel.training.curriculum import Progress, choose, record
+from partlabel.training.schedule import epoch_batches
+
+
+def relabel(
+    models: Sequence[Model],
+    table: LabelTable,
+    folder: str | os.PathLike[str],
+    config: RelabelConfig,
+    *,
+    batch_size: int = 64,
+    seed: int = 0,
+    workers: int = 1,
+    truth: LabelTable | None = None,
+    progress: Progress = lambda done, of: None,
+) -> tuple[LabelTable, dict[str, Any]]:
+    """Label the easy unknown pairs of a table, outside a training.
+
+    Args:
+        models: one model, or several whose scores are averaged; their classes are the same and all in the table.
+        table: labels; image names are files in ``folder``. Classes that the model does not know stay as they are.
+        folder: the folder of the pictures.
+        config: the strategy.
+        batch_size: images of a mini-batch, for strategy [b].
+        seed: of the dropout samples and the mini-batches.
+        workers: loader processes.
+        truth: true labels to compare with.
+        progress: called with (batches done, batches in all).
+
+    Returns:
+        The table with labels of origin ``model`` added, in a round after those that it has, and the record of that.
+
+    Raises:
+        UserError: models of different classes, or of classes that the table lacks; pictures that are missing or cannot
+            be read; no dropout where the strategy needs it.
+    """
+    classes = models[0].classes
+    if any(model.classes != classes for model in models):
+        raise UserError("the models of an ensemble have different classes, or in another order")
+    strange = [name for name in classes if name not in set(table.classes)]
+    if strange:
+        raise UserError(f"the label table lacks {len(strange)} of the {len(classes)} classes of the model", strange)
+    paths = resolve(table.images, folder)
+    check(paths).raise_if_bad()
+    members: list[tuple[Model, Source]] = [
+        (model, Files(ImageDataset(paths, model.preprocessing.size), workers)) for model in models
+    ]
+    own = table.select_classes(classes)
+    rows = np.arange(table.num_images)
+    batches = [np.sort(batch) for batch in epoch_batches(len(rows), batch_size, seed, 0)]
+    added = choose(members, own, batches, config, seed=seed, progress=progress)
+    last = 0 if table.round is None or not table.num_known else int(table.round.max())
+    number = max(last, 0) + 1
+    place = {"origin": "model", "score": added.score, "round": number}
+    done = record(own.with_labels(added.image, added.cls, added.value, **place), rows, added, number, config, truth)
+    columns = np.array([table.class_index(name) for name in classes], np.int64)
+    return table.with_labels(added.image, columns[added.cls], added.value, **place), done

@@ -1,0 +1,294 @@
+"""Known labels that are perhaps wrong: those that a model contradicts that was trained without them.
+
+The pictures are dealt out into folds. For each fold, a linear head on the run's features learns from the known labels
+of the other folds and scores this one, so no label is judged by a head that has seen it. Unknown labels take part in
+nothing: they are not learned from, not counted as absent, and cannot be suspects. Scores become probabilities by the
+calibration of each class (:mod:`partlabel.metrics.calibration`), so that a doubt means the same in a frequent and in a
+rare class; of the ranking rules tried on coco-mini it finds the most flipped labels (experiments/suspects.py).
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from partlabel.core.compute import loader_workers
+from partlabel.core.errors import UserError
+from partlabel.core.files import replacing
+from partlabel.core.progress import Reporter
+from partlabel.labels.table import LabelTable
+from partlabel.metrics.calibration import fit
+from partlabel.models.model import Head, Heads, Model
+from partlabel.training.batches import open_source
+from partlabel.training.config import Config
+from partlabel.training.prepare import prepare
+
+FOLDS = 5
+#: known labels of either sign that a class needs to be checked: one for each fold
+MIN_KNOWN = FOLDS
+#: weight of |w|^2 / 2 beside the mean logistic loss of a class, on standardised features
+L2 = 0.1
+_BATCH = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Suspects:
+    """Known labels that are contradicted, the surest contradiction first.
+
+    Attributes:
+        image: (M,) int64 image numbers of the table.
+        cls: (M,) int64 class numbers.
+        label: (M,) int8, the label in the table: +1 present, -1 absent.
+        probability: (M,) float64, that the class is present, as judged without this label.
+        checked: number of known labels that were checked.
+        not_checked: numbers of the classes with too few known present or known absent labels.
+    """
+
+    image: NDArray[np.int64]
+    cls: NDArray[np.int64]
+    label: NDArray[np.int8]
+    probability: NDArray[np.float64]
+    checked: int
+    not_checked: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """What the check of a run came to.
+
+    Attributes:
+        suspects: the contradicted labels of ``table``.
+        table: the labels that were checked; only those given by people.
+        skipped: (name, reason) of pictures that could not be read.
+        backbone_has_seen: the backbone was trained on such labels, so that it may agree with wrong ones.
+    """
+
+    suspects: Suspects
+    table: LabelTable
+    skipped: list[tuple[str, str]]
+    backbone_has_seen: bool
+
+
+def find_suspects(table: LabelTable, probabilities: NDArray[np.floating], min_known: int = 1) -> Suspects:
+    """Rank the known labels that probabilities contradict.
+
+    A label is contradicted when the probability of the other sign is above 0.5. The surest comes first; equals keep the
+    order of the table.
+
+    Args:
+        table: labels of N images and C classes.
+        probabilities: (N, C) in [0, 1], of present, from a model that has not seen the label of the pair. Those of
+            unknown pairs and of classes that are not checked are not looked at.
+        min_known: known present and known absent labels that a class needs.
+
+    Raises:
+        UserError: another shape, or values outside 0..1 for known pairs (all are named).
+    """
+    given = np.asarray(probabilities)
+    if given.shape != (table.num_images, table.num_classes):
+        raise UserError(f"the probabilities are {given.shape}, expected {(table.num_images, table.num_classes)}")
+    enough = np.minimum(*table.class_counts()) >= min_known
+    image, cls = table.pair_images(), table.indices.astype(np.int64)
+    looked = enough[cls]
+    image, cls, label = image[looked].astype(np.int64), cls[looked], table.values[looked]
+    p = given[image, cls].astype(np.float64)
+    wrong = np.flatnonzero(~((p >= 0) & (p <= 1)))
+    if len(wrong):
+        places = [f"{table.images[int(image[i])]}, {table.classes[cls[i]]}: {p[i]:g}" for i in wrong]
+        raise UserError(f"{len(wrong)} probabilities are not between 0 and 1", places)
+    against = np.where(label > 0, 1 - p, p)
+    found = np.flatnonzero(against > 0.5)
+    found = found[np.argsort(-against[found], kind="stable")]
+    return Suspects(image[found], cls[found], label[found], p[found], len(p), tuple(np.flatnonzero(~enough).tolist()))
+
+
+def out_of_fold(
+    features: NDArray[np.floating],
+    table: LabelTable,
+    *,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> NDArray[np.float32]:
+    """Scores of every pair from heads that have not seen the pictures that they judge.
+
+    Folds keep the groups of the table together and hold the present and absent labels of each class in proportion.
+
+    Args:
+        features: (N, D) of the images of the table.
+        table: labels; origin does not matter here, every known label is learned from.
+        seed: of the folds.
+        progress: called with (folds done, folds in all).
+
+    Returns:
+        (N, C) float32, before the sigmoid; NaN for a class with fewer than ``MIN_KNOWN`` of a sign, and for one that
+        some head could not learn, as the other folds do not hold both signs (its labels come from one group).
+
+    Raises:
+        UserError: fewer images, or groups, than folds.
+    """
+    labels = table.dense().astype(np.float32)
+    usable = np.minimum(*table.class_counts()) >= MIN_KNOWN
+    parts = table.split([1 / FOLDS] * FOLDS, seed)
+    for part in parts:
+        rest = np.delete(labels, part, axis=0)
+        usable &= (rest > 0).any(0) & (rest < 0).any(0)
+    scores = np.full(labels.shape, np.nan, np.float32)
+    classes = np.flatnonzero(usable)
+    if not len(classes):
+        return scores
+    x, y = torch.from_numpy(np.ascontiguousarray(features, np.float32)), torch.from_numpy(labels[:, classes])
+    for number, part in enumerate(parts):
+        rest = np.setdiff1d(np.arange(len(labels)), part)
+        mean, std = x[rest].mean(0), x[rest].std(0, correction=0).clamp_min(1e-6)
+        weight, bias = fit_head((x[rest] - mean) / std, y[rest])
+        scores[np.ix_(part, classes)] = ((x[part] - mean) / std @ weight + bias).numpy()
+        progress(number + 1, len(parts))
+    return scores
+
+
+def calibrated(scores: NDArray[np.floating], table: LabelTable) -> NDArray[np.float64]:
+    """Probabilities (N, C) of scores (N, C) of :func:`out_of_fold`, calibrated on the known labels; NaN stays NaN."""
+    classes = np.flatnonzero(~np.isnan(scores.sum(0)))
+    result = np.full(scores.shape, np.nan)
+    if not len(classes):
+        return result
+    known = table.select_classes([table.classes[c] for c in classes])
+    image, column = known.pair_images(), known.indices
+    own = scores[:, classes]
+    calibration = fit(own[image, column], column, known.values > 0, len(classes))
+    if calibration is None:
+        raise ValueError("every class that has scores has known labels of both signs")
+    result[:, classes] = calibration.probabilities(own)
+    return result
+
+
+def fit_head(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Logistic regression of each class on its known labels: mean loss plus ``L2 / 2 |w|^2``, by L-BFGS.
+
+    Args:
+        features: (N, D), standardised.
+        labels: (N, C) float of +1, -1, 0; each class has known labels.
+
+    Returns:
+        Weights (D, C) and biases (C,).
+    """
+    known = (labels != 0).float()
+    share = known / known.sum(0)
+    weight = torch.zeros(features.shape[1], labels.shape[1], requires_grad=True)
+    bias = torch.zeros(labels.shape[1], requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=40, history_size=10, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = (nn.functional.softplus(-labels * (features @ weight + bias)) * share).sum()
+        loss = loss + L2 / 2 * weight.square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return weight.detach(), bias.detach()
+
+
+def check_table(
+    features: NDArray[np.floating],
+    table: LabelTable,
+    *,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Suspects:
+    """Rank the known labels that heads contradict which have not seen them; see :func:`out_of_fold`."""
+    probabilities = calibrated(out_of_fold(features, table, seed=seed, progress=progress), table)
+    judged = ~np.isnan(probabilities.sum(0))
+    return find_suspects(table.hide(judged[table.indices]), probabilities)
+
+
+def check_run(
+    run: str | os.PathLike[str], table: LabelTable | None, images: str | os.PathLike[str], *, seed: int = 0
+) -> Checked:
+    """Check labels with the features of a run.
+
+    Args:
+        run: the run folder; its best model gives the features.
+        table: the labels; None takes those that the run was trained and validated on. The table that the run was
+            trained from finds the stored features of a frozen backbone; in another order they are computed anew.
+        images: folder of the pictures.
+        seed: of the folds.
+
+    Raises:
+        UserError: no run, other classes than the run's, no label given by a person, too few pictures, pictures that are
+            missing or bad.
+    """
+    folder = Path(run)
+    if not (folder / "run.json").is_file():
+        raise UserError(f"{folder}: is not a run folder of partlabel train")
+    config, model = Config.read(folder / "config.toml"), Model.load(folder)
+    table = _labels_of(folder) if table is None else table
+    if set(table.classes) - set(model.classes):
+        strange = [name for name in table.classes if name not in set(model.classes)]
+        raise UserError("the run does not know some classes of the table", strange)
+    table = table.without_origin("model")
+    if not table.num_known:
+        raise UserError("no label of the table was given by a person, so there is nothing to check")
+    reporter = Reporter()
+    prepared = prepare(table, Path(images), config.images, config.workers, reporter)
+    features = _pooled(model, config, prepared.paths, reporter)
+    known = np.flatnonzero(np.diff(prepared.table.indptr))
+    kept = prepared.table.select(known)
+    with reporter.bar("judging each fold by the others") as bar:
+        found = check_table(features[known], kept, seed=seed, progress=bar)
+    return Checked(found, kept, prepared.skipped, config.freeze != "all")
+
+
+def write_suspects(path: str | os.PathLike[str], table: LabelTable, suspects: Suspects) -> None:
+    """Write suspects as CSV: image, class, label (1 present, -1 absent), probability (of present); the surest first."""
+    names = table.images.to_pylist()
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("image", "class", "label", "probability"))
+        for i, c, label, p in zip(suspects.image, suspects.cls, suspects.label, suspects.probability, strict=True):
+            writer.writerow((names[i], table.classes[c], int(label), f"{p:.6g}"))
+
+
+def _labels_of(run: Path) -> LabelTable:
+    """The labels that a run was trained and validated on."""
+    table = LabelTable.read_parquet(run / "labels.parquet")
+    if (run / "validation.parquet").is_file():
+        table = table.merge(LabelTable.read_parquet(run / "validation.parquet"))
+    return table
+
+
+def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter) -> NDArray[np.float32]:
+    """Features (N, D) of the last stage, averaged over the regions, and over both sides where those are stored."""
+    frozen = config.freeze == "all"
+    if not frozen:  # nothing is stored yet: the averages do, whole maps would fill the disk
+        for head in model.head.members if isinstance(model.head, Heads) else [model.head]:
+            assert isinstance(head, Head)
+            head.pool = None
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    with reporter.bar("running the backbone") as bar:
+        source = open_source(
+            model,
+            model.backbone.num_stages,
+            paths,
+            flip=frozen and config.images.flip,
+            workers=loader_workers(model.pixel_scale.device.type, config.workers),
+            max_pixels=config.images.max_pixels,
+            device=model.pixel_scale.device,
+            progress=bar,
+        )
+    views = [None, True] if frozen and config.images.flip else [None]
+    total = np.zeros((len(paths), model.backbone.channels), np.float32)
+    rows = [np.arange(a, min(a + _BATCH, len(paths))) for a in range(0, len(paths), _BATCH)]
+    for view in views:
+        flips = None if view is None else [np.ones(len(batch), bool) for batch in rows]
+        for batch, values in zip(rows, source.batches(rows, flips), strict=True):
+            total[batch] += values.mean((2, 3)).numpy() / len(views)
+    return total

@@ -1,0 +1,1 @@
+"""From a label table and images to a run folder."""

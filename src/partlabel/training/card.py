@@ -1,0 +1,215 @@
+"""The model card: what a saved model was made from, what it is worth, what it is for, in one Markdown file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partlabel.core.errors import UserError
+from partlabel.core.files import write_text
+from partlabel.labels.table import ORIGINS, LabelTable
+from partlabel.metrics import Metrics, evaluate
+from partlabel.metrics.thresholds import SOURCES
+from partlabel.models.model import read_description
+from partlabel.training import held_out
+from partlabel.training.config import Config
+from partlabel.training.thresholds import FILE as THRESHOLDS_FILE
+
+FILE = "MODEL_CARD.md"
+_HEADLINE = {
+    "mean_ap": "mAP",
+    "macro_f1": "macro-F1",
+    "micro_f1": "micro-F1",
+    "pc_precision": "mean precision",
+    "pc_recall": "mean recall",
+    "zero_one": "exact match (known labels)",
+}
+
+
+def write_card(run: str | os.PathLike[str]) -> None:
+    """Write ``MODEL_CARD.md`` into the model folders ``best/`` and ``last/`` of a run.
+
+    Args:
+        run: run folder of a finished training; thresholds, where they were chosen, stand in it already.
+
+    Raises:
+        UserError: no run is there, or its files are damaged.
+    """
+    folder = Path(run)
+    try:
+        identity = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    except (OSError, json.JSONDecodeError) as error:
+        raise UserError(f"{folder}: is not the run folder of a finished training ({error})") from None
+    table = LabelTable.read_parquet(folder / "labels.parquet")
+    validated = (folder / held_out.LABELS_FILE).is_file()
+    for name in ("best", "last"):
+        if not (folder / name).is_dir():
+            continue
+        description = read_description(folder / name)
+        sections = [
+            _head(description, name),
+            _data(identity["config"], table, rows),
+            _best_metrics(folder, description) if name == "best" and validated else _epoch_metrics(rows, validated),
+            _decisions(folder if name == "best" else None, description),
+            _use(identity["config"], table),
+        ]
+        write_text(folder / name / FILE, "\n\n".join(sections) + "\n")
+
+
+def _head(description: dict[str, Any], name: str) -> str:
+    model, shape = description["model"], description["preprocessing"]
+    network = f"{model['backbone']}, {model['pooling']} pooling" + (", label graph" if model.get("graph") else "")
+    which = "the model with the best validation" if name == "best" else "the model of the last epoch"
+    return (
+        "# Model card\n\n"
+        f"A multi-label image classifier of {len(description['classes']):,} classes, trained with partlabel from "
+        f"partly known labels. This is {which}.\n\n"
+        f"- Network: {network}\n"
+        f"- Input: RGB, {shape['size']} x {shape['size']} pixels; {shape['resize']}; {shape['orientation']}; "
+        f"transparent pixels on {shape['background']}"
+    )
+
+
+def _data(config: dict[str, Any], table: LabelTable, rows: list[dict[str, Any]]) -> str:
+    present, absent = table.class_counts()
+    known, pairs = table.num_known, table.num_images * table.num_classes
+    origins = Counter(np.array(ORIGINS)[table.origin].tolist())
+    taken = (
+        "**absent**: every unknown label was trained as absent"
+        if Config.from_dict(config).unknown_as_absent
+        else "**unknown**: it counted neither as present nor as absent, in training and in the metrics"
+    )
+    added = sum(row["added_present"] + row["added_absent"] for row in rows if "round" in row)
+    lines = [
+        "## Training data",
+        "",
+        f"- {table.num_images:,} images, {table.num_classes:,} classes",
+        f"- {known:,} of {pairs:,} labels known ({known / max(pairs, 1):.1%}): {int(present.sum()):,} present, "
+        f"{int(absent.sum()):,} absent",
+        f"- Origin of the labels: {', '.join(f'{count:,} {name}' for name, count in origins.items()) or 'none'}",
+        f"- Coding of the source: {table.coding or 'not recorded'}",
+        f"- An unknown label was taken to be {taken}",
+    ]
+    if added:
+        lines.append(f"- {added:,} further labels were added by the model itself during training (relabelling)")
+    for words, chosen in (("present", present == 0), ("absent", absent == 0)):
+        if chosen.any():
+            lines.append(f"- Classes without a known {words} label: {_names(table.classes, chosen)}")
+    return "\n".join(lines)
+
+
+def _best_metrics(folder: Path, description: dict[str, Any]) -> str:
+    held = held_out.read(folder)
+    found = evaluate(held.scores, held.table.dense(), np.array(description["thresholds"]), held.table.classes)
+    known = int(found.present.sum() + found.absent.sum())
+    lines = [
+        "## Validation",
+        "",
+        f"On {known:,} known labels ({int(found.present.sum()):,} present) of {found.images_known:,} images that the "
+        "model was not trained on. The best epoch was chosen on them, so mAP is slightly too good.",
+        "",
+        "| metric | value |",
+        "|---|---|",
+        *(f"| {title} | {_percent(getattr(found, name))} |" for name, title in _HEADLINE.items()),
+    ]
+    crossed = _stored(folder).get("cross_validated")
+    if crossed:
+        lines += [
+            "",
+            "The thresholds were chosen on these labels too, which flatters F1, precision and recall. With thresholds "
+            f"chosen on other images (cross-validation): macro-F1 {_percent(crossed['macro_f1'])}, micro-F1 "
+            f"{_percent(crossed['micro_f1'])}.",
+        ]
+    return "\n".join([*lines, "", *_class_table(found, description)])
+
+
+def _class_table(found: Metrics, description: dict[str, Any]) -> list[str]:
+    lines = [
+        "| class | known present | known absent | AP | precision | recall | F1 | threshold | from |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for c, name in enumerate(found.class_names):
+        values = (found.average_precision[c], found.precision[c], found.recall[c], found.f1[c])
+        lines.append(
+            f"| {name.replace('|', chr(92) + '|')} | {found.present[c]} | {found.absent[c]} | "
+            f"{' | '.join(map(_percent, values))} | {description['thresholds'][c]:.3f} | "
+            f"{description['threshold_sources'][c]} |"
+        )
+    return [*lines, "", "A dash: undefined, as too little is known."]
+
+
+def _epoch_metrics(rows: list[dict[str, Any]], validated: bool) -> str:
+    epochs = [row for row in rows if "epoch" in row]
+    measured = epochs[-1]["validation"] if epochs else None
+    if not validated or not measured:
+        return "## Validation\n\nNone: no labels were held out, so nothing is known about how good the model is."
+    table = [f"| {title} | {_percent(measured[name])} |" for name, title in _HEADLINE.items()]
+    head = f"## Validation\n\nAfter epoch {epochs[-1]['epoch']}, on held-out known labels, at threshold 0.\n"
+    return "\n".join([head, "| metric | value |", "|---|---|", *table])
+
+
+def _decisions(folder: Path | None, description: dict[str, Any]) -> str:
+    lines = [
+        "## Decisions and probabilities",
+        "",
+        f"- A class is {description['decision']}.",
+        f"- Thresholds: {description['threshold_goal']}.",
+    ]
+    for source, count in Counter(description["threshold_sources"]).items():
+        lines.append(f"- {count:,} thresholds `{source}`: {SOURCES[source]}.")
+    if "calibration" not in description:
+        lines.append("- Probabilities are the sigmoid of the score; they are not calibrated.")
+        return "\n".join(lines)
+    lines.append(f"- Calibrated for each class: {description['calibration']['meaning']}.")
+    stored = {} if folder is None else _stored(folder)
+    error = stored.get("calibration_error_cross_validated")
+    if error is not None:
+        lines.append(
+            f"- Calibration error on held-out labels: {_percent(error)} % by cross-validation, "
+            f"{_percent(stored['calibration_error_sigmoid'])} % with the plain sigmoid."
+        )
+    return "\n".join(lines)
+
+
+def _use(config: dict[str, Any], table: LabelTable) -> str:
+    present, _ = table.class_counts()
+    few = (present > 0) & (present < 20)
+    lines = [
+        "## Intended use",
+        "",
+        "Telling which of the classes above are in a picture, for pictures like those it was trained on.",
+        "",
+        "## Limits",
+        "",
+        "- Metrics and thresholds hold for pictures and labels drawn like the validation part. They assume that "
+        "whether a label is known does not depend on what it is, within a class.",
+        "- A class that is not in the list is never found; a picture can be given no class at all.",
+        "- Scores of one class cannot be compared with those of another; calibrated probabilities can.",
+        "- Nothing was checked about groups of people, safety or law. Do not let it decide about people by itself.",
+    ]
+    if few.any():
+        lines.append(f"- Fewer than 20 known present labels in training: {_names(table.classes, few)}")
+    if Config.from_dict(config).unknown_as_absent:
+        lines.append("- Unknown labels were trained as absent; where many of them are present, scores are too low.")
+    return "\n".join(lines)
+
+
+def _stored(folder: Path) -> dict[str, Any]:
+    """What ``partlabel.training.thresholds.fit_run`` left in the run folder, empty where it was not called."""
+    path = folder / THRESHOLDS_FILE
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _names(classes: tuple[str, ...], chosen: np.ndarray) -> str:
+    names = [classes[c] for c in np.flatnonzero(chosen)]
+    return ", ".join(names[:50]) + (f" and {len(names) - 50} more" if len(names) > 50 else "")
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None or np.isnan(value) else f"{100 * value:.1f}"

@@ -1,0 +1,73 @@
+"""Checkpoints of a training: each written whole, the newest two kept, damaged ones found and passed over."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from partlabel.core.errors import PartlabelWarning, UserError
+from partlabel.core.files import replacing
+
+_KEPT = 2
+
+
+class Checkpoints:
+    """The checkpoints of one run, one file for each finished epoch.
+
+    A file holds tensors and plain Python values only, so that it loads with ``weights_only=True``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def files(self) -> list[Path]:
+        """Checkpoint files, oldest first."""
+        found = [(re.fullmatch(r"epoch-(\d+)\.pt", path.name), path) for path in self.folder.glob("epoch-*.pt")]
+        return [path for match, path in sorted(((m, p) for m, p in found if m), key=lambda item: int(item[0][1]))]
+
+    def save(self, epoch: int, state: dict[str, Any]) -> None:
+        """Write the state after ``epoch`` epochs and remove all but the newest two.
+
+        Raises:
+            UserError: the disk is full or refuses; the earlier checkpoints stay.
+        """
+        target = self.folder / f"epoch-{epoch}.pt"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with replacing(target) as temporary:
+                torch.save(state, temporary)
+        except (OSError, RuntimeError) as error:
+            text = str(error).splitlines()[0]
+            raise UserError(f"{target}: cannot be written ({text}); resume when there is room") from error
+        for old in self.files()[:-_KEPT]:
+            old.unlink()
+
+    def newest(self) -> dict[str, Any] | None:
+        """The newest state that is whole; a damaged one is named in a warning and passed over.
+
+        Returns:
+            The state, or None where there is no checkpoint.
+
+        Raises:
+            UserError: there are checkpoints and none is whole.
+        """
+        damaged = []
+        for path in reversed(self.files()):
+            try:
+                state = torch.load(path, "cpu", weights_only=True)
+            except pickle.UnpicklingError:
+                damaged.append(f"{path}: is not a checkpoint of partlabel, or holds more than tensors and plain values")
+            except (RuntimeError, EOFError, OSError, ValueError):
+                damaged.append(f"{path}: is damaged, perhaps by a run that was killed or a full disk")
+            else:
+                for text in damaged:
+                    warnings.warn(f"{text}; going on from {path.name}", PartlabelWarning, stacklevel=2)
+                return state
+        if damaged:
+            raise UserError("no checkpoint can be read; remove them to start anew", damaged)
+        return None

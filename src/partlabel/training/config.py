@@ -1,0 +1,315 @@
+"""All that a training run is: frozen dataclasses, two presets, TOML in and out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from partlabel.core.errors import UserError
+from partlabel.core.files import to_toml, write_text
+from partlabel.models.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """How a picture becomes a tensor."""
+
+    #: side in pixels of the square that pictures are resized to
+    size: int = 224
+    #: random horizontal flip in training
+    flip: bool = True
+    #: what happens to pictures that are missing or cannot be decoded
+    on_bad: Literal["error", "skip"] = "error"
+    #: pictures with more pixels are treated as unreadable
+    max_pixels: int = 178_956_970
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """The loss (equations 1 and 2): g(p) = alpha p^gamma + beta with g(p0) = value and g(1) = 1.
+
+    The other losses are those of ``partlabel.method.other_losses``; they have no settings here.
+    """
+
+    #: "partial-bce", or "bce", which is g = 1; or a loss that learns from unknown labels as absent ones: "an", "wan"
+    #: and "an-ls" (2021), "asl" (2021), "hill" and "splc" (2021), "ll-r" and "ll-ct" (2022)
+    name: Literal["partial-bce", "bce", "an", "wan", "an-ls", "asl", "hill", "splc", "ll-r", "ll-ct"] = "partial-bce"
+    gamma: float = 1.0
+    p0: float = 0.1
+    value: float = 5.0
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """The optimizer and the schedule of its learning rate."""
+
+    name: Literal["sgd", "adamw"] = "sgd"
+    epochs: int = 20
+    #: images of one step, over all processes
+    batch_size: int = 16
+    learning_rate: float = 0.01
+    #: learning rate of everything after the backbone; None is the same
+    head_learning_rate: float | None = None
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    #: "step" multiplies by step_factor after the epochs in step_after; "cosine" falls to 0; "constant" stays
+    schedule: Literal["step", "cosine", "constant"] = "step"
+    step_after: tuple[int, ...] = (10,)
+    step_factor: float = 0.1
+    #: epochs of linear warm-up; fractions are allowed
+    warmup: float = 0.0
+    #: largest norm of the gradient; None does not clip
+    clip_norm: float | None = None
+
+
+#: theta where none is chosen: the paper's best (its tables differ little over [b]); class-adaptive labels all pairs, as
+#: in CAP
+THETA = {
+    "score-threshold": 2.0,
+    "score-proportion": 0.4,
+    "positive-only": 5.0,
+    "uncertainty": 0.3,
+    "all-at-once": 0.0,
+    "class-adaptive": 1.0,
+}
+
+
+@dataclass(frozen=True)
+class RelabelConfig:
+    """The curriculum (algorithm 1): a model label for each easy unknown pair, before chosen epochs."""
+
+    #: numbers of the epochs, from 1, before which a round of relabelling takes place; the paper has 10 and 15 of 20
+    before: tuple[int, ...] = ()
+    #: which unknown pairs are easy, strategies [a] to [e] of section 3.3 in this order ("score-threshold" is also [d]
+    #: where the model has several heads), the 2-step baseline, and the class-adaptive one (CAP, 2023)
+    strategy: Literal[
+        "score-threshold",
+        "score-proportion",
+        "positive-only",
+        "uncertainty",
+        "all-at-once",
+        "class-adaptive",
+    ] = "uncertainty"
+    #: the strategy's theta: a score, a share of the unknown pairs, or an uncertainty; None is that of ``THETA``
+    theta: float | None = None
+    #: what "uncertainty" is: of the scores or of the probabilities, over the dropout samples
+    measure: Literal["variance", "deviation", "probability-variance", "entropy", "mutual-information"] = "variance"
+    #: T, dropout samples of an image
+    samples: int = 50
+    #: weight of model labels in the loss
+    weight: float = 1.0
+    #: decay of a running mean of the weights, which then does the relabelling; 0 takes the weights themselves
+    ema: float = 0.0
+    #: warn where a round labels more than this share of the unknown pairs
+    warn_share: float = 0.95
+    #: stop the training where a round gives a warning
+    stop_on_warning: bool = False
+
+    @property
+    def threshold(self) -> float:
+        """Theta, chosen or the strategy's own."""
+        return THETA[self.strategy] if self.theta is None else self.theta
+
+
+@dataclass(frozen=True)
+class Config:
+    """One training run.
+
+    ``Config.preset("paper")`` is the paper's setting; ``Config.preset("small")`` trains on a laptop CPU.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    images: ImageConfig = field(default_factory=ImageConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    relabel: RelabelConfig = field(default_factory=RelabelConfig)
+    #: "none", "all" (the whole backbone), or the number of stages that stay as they are
+    freeze: str | int = "none"
+    #: batch normalisation keeps its mean and variance in training, while its scale and shift learn: for few pictures,
+    #: small batches, or pictures of another size than the weights were made with
+    freeze_batch_norm: bool = False
+    #: share of the images held out of the training table to validate on; 0 validates on nothing
+    validation: float = 0.1
+    #: unknown labels are taken as absent; stored, and shown wherever the run is reported
+    assume_absent: bool = False
+    seed: int = 0
+    precision: Literal["32", "bf16", "16"] = "32"
+    channels_last: bool = True
+    #: processes that decode pictures; None chooses
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run can have.
+
+        Raises:
+            UserError: listing every value that is out of its range.
+        """
+        checks = {
+            "model.dropout": 0 <= self.model.dropout < 1,
+            "model.k_max": 0 < self.model.k_max <= 1,
+            "model.k_min": 0 < self.model.k_min <= 1,
+            "model.stages": self.model.stages is None or self.model.stages >= 1,
+            "model.heads": self.model.heads >= 1,
+            "model.graph_hidden": self.model.graph_hidden is None or self.model.graph_hidden >= 1,
+            "model.graph_steps": self.model.graph_steps >= 1,
+            "images.size": self.images.size >= 1,
+            "images.max_pixels": self.images.max_pixels >= 1,
+            "loss.p0": 0 < self.loss.p0 < 1,
+            "loss.gamma": self.loss.gamma != 0,
+            "optim.epochs": self.optim.epochs >= 1,
+            "optim.batch_size": self.optim.batch_size >= 1,
+            "optim.learning_rate": self.optim.learning_rate > 0,
+            "optim.head_learning_rate": self.optim.head_learning_rate is None or self.optim.head_learning_rate > 0,
+            "optim.momentum": 0 <= self.optim.momentum < 1,
+            "optim.weight_decay": self.optim.weight_decay >= 0,
+            "optim.warmup": self.optim.warmup >= 0,
+            "optim.clip_norm": self.optim.clip_norm is None or self.optim.clip_norm > 0,
+            "freeze": self.freeze in ("none", "all") or str(self.freeze).isdecimal(),
+            "optim.step_factor": self.optim.step_factor > 0,
+            "loss.value": self.loss.value > 0,
+            "relabel.before": all(1 < epoch <= self.optim.epochs for epoch in self.relabel.before),
+            "relabel.theta": self._theta_fits(),
+            "relabel.samples": self.relabel.samples >= 2,
+            "relabel.weight": 0 <= self.relabel.weight <= 1,
+            "relabel.ema": 0 <= self.relabel.ema < 1,
+            "relabel.warn_share": 0 <= self.relabel.warn_share <= 1,
+            "validation": 0 <= self.validation < 1,
+            "workers": self.workers is None or self.workers >= 0,
+        }
+        wrong = [f"{name} = {self.get(name)!r}" for name, good in checks.items() if not good]
+        if wrong:
+            raise UserError("the configuration has values out of their range", wrong)
+        if self.relabel.before and self.relabel.strategy == "uncertainty" and not self.model.dropout:
+            raise UserError(
+                "relabelling by uncertainty needs model.dropout above 0: without dropout, every uncertainty would be 0"
+            )
+        if self.assume_absent and self.loss.name not in ("partial-bce", "bce"):
+            raise UserError(
+                f"assume_absent hides from the loss {self.loss.name} which labels are unknown; it takes them as absent "
+                "in its own way: leave one of the two out"
+            )
+        if self.relabel.before and self.relabel.strategy == "uncertainty" and self.model.heads > 1:
+            raise UserError("relabelling by uncertainty takes one head; several go with the strategies by score")
+
+    @property
+    def unknown_as_absent(self) -> bool:
+        """Whether unknown labels are learned from as absent ones, by ``assume_absent`` or by the loss."""
+        return self.assume_absent or self.loss.name not in ("partial-bce", "bce")
+
+    def _theta_fits(self) -> bool:
+        """Scores and uncertainties are thresholds of at least 0, shares are at most 1."""
+        share = self.relabel.strategy in ("score-proportion", "class-adaptive")
+        return 0 <= self.relabel.threshold <= (1 if share else math.inf)
+
+    @staticmethod
+    def preset(name: str) -> Config:
+        """The named setting.
+
+        Args:
+            name: "paper": ResNet-101 WELDON at 448 px, SGD with momentum 0.9, learning rate 0.01 divided by 10 after
+                epoch 10, 20 epochs, batch 16, weight decay 1e-4, horizontal flips (section 4 and supplementary;
+                momentum and weight decay are the usual ones: the paper only refers to Durand, 2018, for them).
+                "small": a frozen EfficientNet-Lite0 at 224 px with its output cached, for a laptop CPU.
+
+        Raises:
+            UserError: no preset has that name.
+        """
+        if name == "paper":
+            return Config(
+                model=ModelConfig(backbone="resnet101"),
+                images=ImageConfig(size=448),
+            )
+        if name == "small":
+            return Config(
+                model=ModelConfig(pooling="average"),
+                optim=OptimConfig(epochs=20, batch_size=64, learning_rate=0.5, weight_decay=2e-3, schedule="cosine"),
+                freeze="all",
+            )
+        raise UserError(f"there is no preset {name!r}; the presets are: paper, small")
+
+    def get(self, name: str) -> Any:
+        """The value of a dotted name such as ``"optim.learning_rate"``."""
+        value: Any = self
+        for part in name.split("."):
+            value = getattr(value, part)
+        return value
+
+    def replace(self, **changes: Any) -> Config:
+        """A copy with other values; a double underscore reaches into a part: ``replace(optim__epochs=5, seed=1)``.
+
+        Raises:
+            UserError: a name that does not exist, or a value of the wrong type or out of its range.
+        """
+        document = self.to_dict()
+        for name, value in changes.items():
+            part, _, leaf = name.partition("__")
+            if leaf and not isinstance(document.get(part), dict):
+                raise UserError("configuration: unknown settings", [f"{part}.{leaf}"])
+            place = document[part] if leaf else document
+            place[leaf or part] = value
+        return Config.from_dict(document)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All values as nested plain dictionaries; tuples become lists."""
+        return msgspec.json.decode(msgspec.json.encode(self))
+
+    @staticmethod
+    def from_dict(document: dict[str, Any], source: str = "configuration") -> Config:
+        """The inverse of :meth:`to_dict`; names that are left out keep their default.
+
+        Raises:
+            UserError: listing every unknown name, or naming the value of the wrong type.
+        """
+        unknown = _unknown_names(document, Config)
+        if unknown:
+            raise UserError(f"{source}: unknown settings", unknown)
+        try:
+            return msgspec.convert(document, Config)
+        except msgspec.ValidationError as error:
+            if isinstance(error.__cause__, UserError):
+                raise error.__cause__ from None
+            raise UserError(f"{source}: {error}") from None
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Config:
+        """Read a TOML file.
+
+        Raises:
+            UserError: the file is missing, is not TOML (with its line), or has wrong settings.
+        """
+        try:
+            document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"{path}: not a TOML file: {error}") from None
+        return Config.from_dict(document, source=str(path))
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write a TOML file; settings that are None are left out, as TOML has no null."""
+        write_text(path, to_toml(self.to_dict()))
+
+
+def _unknown_names(document: dict[str, Any], kind: type, prefix: str = "") -> list[str]:
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    parts = {
+        "model": ModelConfig,
+        "images": ImageConfig,
+        "loss": LossConfig,
+        "optim": OptimConfig,
+        "relabel": RelabelConfig,
+    }
+    unknown = []
+    for name, value in document.items():
+        if name not in fields:
+            unknown.append(prefix + name)
+        elif not prefix and name in parts and isinstance(value, dict):
+            unknown += _unknown_names(value, parts[name], f"{name}.")
+    return unknown

@@ -1,0 +1,276 @@
+"""Rounds of relabelling (algorithm 1): easy unknown pairs get a label of origin ``model``; each round is recorded."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from partlabel.core.errors import UserError
+from partlabel.labels.table import ORIGINS, LabelTable
+from partlabel.method import curriculum
+from partlabel.method.rounds import Round
+from partlabel.method.uncertainty import mc_dropout
+from partlabel.models.model import Head, Model
+from partlabel.training.batches import Source
+from partlabel.training.config import RelabelConfig
+
+Progress = Callable[[int, int], None]
+#: labels of the class-adaptive strategy that are made dense at once
+_DENSE = 2**26
+_BY_SCORE = {
+    "score-threshold": curriculum.score_threshold,
+    "score-proportion": curriculum.score_proportion,
+    "positive-only": curriculum.positive_only,
+}
+
+
+@dataclass(frozen=True)
+class Added:
+    """Labels that a round adds, sorted by image and class.
+
+    ``image``: int64 (K,) rows of the table. ``cls``: int64 (K,). ``value``: int8 (K,), +1 or -1. ``score``: float32
+    (K,), the score that decided (the mean of the dropout samples, or of the heads).
+    """
+
+    image: NDArray[np.int64]
+    cls: NDArray[np.int64]
+    value: NDArray[np.int8]
+    score: NDArray[np.float32]
+
+    @staticmethod
+    def of(parts: Sequence[Added]) -> Added:
+        """Put the labels of several batches or processes together."""
+        image = np.concatenate([np.empty(0, np.int64), *(part.image for part in parts)])
+        cls = np.concatenate([np.empty(0, np.int64), *(part.cls for part in parts)])
+        value = np.concatenate([np.empty(0, np.int8), *(part.value for part in parts)])
+        score = np.concatenate([np.empty(0, np.float32), *(part.score for part in parts)])
+        order = np.lexsort((cls, image))
+        return Added(image[order], cls[order], value[order], score[order])
+
+
+def choose(
+    members: Sequence[tuple[Model, Source]],
+    table: LabelTable,
+    batches: Sequence[NDArray[np.int64]],
+    config: RelabelConfig,
+    *,
+    seed: int = 0,
+    rank: int = 0,
+    world: int = 1,
+    gather: Callable[[Any], list[Any]] = lambda own: [own],
+    progress: Progress = lambda done, of: None,
+) -> Added:
+    """Find the easy unknown pairs of some images and their labels (line 4 and 5 of algorithm 1).
+
+    Args:
+        members: a model, put into evaluation mode for good, and the images from some stage of its backbone on; the
+            scores of several models are averaged (strategy [d] with whole models).
+        table: the labels; only its unknown pairs are looked at.
+        batches: row numbers; strategy [b] labels a share of the unknown pairs of each.
+        config: the strategy.
+        seed: of the dropout samples; those of an image depend on it and on the row number only.
+        rank: of this process.
+        world: number of processes; each takes every ``world``-th batch.
+        gather: what every process found -> all of it, in the order of the processes.
+        progress: called with (batches done, batches in all) of this process.
+
+    Raises:
+        UserError: the strategy needs dropout and the model has none.
+    """
+    if config.strategy == "uncertainty":
+        _check_uncertainty(members)
+    own = list(batches[rank::world])
+    adaptive = config.strategy == "class-adaptive"
+    found: list[Any] = []
+    for model, _ in members:
+        model.eval()
+    with torch.inference_mode():
+        streams = [source.batches(own, None) for _, source in members]
+        for done, (rows, *pictures) in enumerate(zip(own, *streams, strict=True), 1):
+            if adaptive:
+                found.append((rows, _scores(members, pictures).numpy()))
+            else:
+                found.append(_new_labels(members, pictures, rows, torch.from_numpy(table.dense(rows)), config, seed))
+            progress(done, len(own))
+    if adaptive:
+        return _class_adaptive(table, [pair for part in gather(found) for pair in part], config)
+    return Added.of([part for parts in gather(found) for part in parts])
+
+
+def _check_uncertainty(members: Sequence[tuple[Model, Source]]) -> None:
+    if len(members) > 1 or members[0][0].config.heads > 1:
+        raise UserError("the strategy uncertainty takes one model with one head; an ensemble goes with the others")
+    if not members[0][0].config.dropout:
+        raise UserError(
+            "the strategy uncertainty needs a model with dropout: without it, every uncertainty would be 0. "
+            "Train with model.dropout above 0, or choose another strategy, such as score-threshold with theta 2"
+        )
+
+
+def _scores(members: Sequence[tuple[Model, Source]], pictures: Sequence[Tensor]) -> Tensor:
+    """Mean scores (N, C) of the members, float32 on the CPU."""
+    each = [
+        model(x.to(model.pixel_scale.device), source.stage).float().cpu()
+        for (model, source), x in zip(members, pictures, strict=True)
+    ]
+    return curriculum.ensemble_mean(each) if len(each) > 1 else each[0]
+
+
+def _new_labels(
+    members: Sequence[tuple[Model, Source]],
+    pictures: Sequence[Tensor],
+    rows: NDArray[np.int64],
+    labels: Tensor,
+    config: RelabelConfig,
+    seed: int,
+) -> Added:
+    """The labels that one batch gets."""
+    if config.strategy == "uncertainty":
+        (model, source), x = members[0], pictures[0].to(members[0][0].pixel_scale.device)
+        assert isinstance(model.head, Head)
+        features = model.backbone(x if source.stage else model.normalise(x), first=source.stage)
+        found = mc_dropout(model.head, features, torch.from_numpy(rows), samples=config.samples, seed=seed)
+        scores = found.mean.float().cpu()
+        measured = getattr(found, config.measure.replace("-", "_")).float().cpu()
+        after = curriculum.uncertainty_threshold(scores, measured, labels, config.threshold)
+    else:
+        scores = _scores(members, pictures)
+        if config.strategy == "all-at-once":
+            after = curriculum.all_at_once(scores, labels)
+        else:
+            after = _BY_SCORE[config.strategy](scores, labels, config.threshold)
+    return _difference(rows, labels, after, scores)
+
+
+def _difference(rows: NDArray[np.int64], before: Tensor, after: Tensor, scores: Tensor) -> Added:
+    row, cls = np.nonzero((before != after).numpy())
+    return Added(rows[row], cls.astype(np.int64), after.numpy()[row, cls], scores.numpy()[row, cls].astype(np.float32))
+
+
+def _class_adaptive(
+    table: LabelTable, scored: list[tuple[NDArray[np.int64], NDArray[np.float32]]], config: RelabelConfig
+) -> Added:
+    """The class-adaptive strategy needs all scores of a class at once; some classes at a time are made dense."""
+    rows = np.concatenate([part for part, _ in scored])
+    order = np.argsort(rows)
+    with tempfile.TemporaryFile() as file:
+        shape = (table.num_classes, len(rows))
+        scores = np.memmap(file, np.float32, "w+", shape=shape)
+        start = 0
+        for part, values in scored:
+            scores[:, start : start + len(part)] = values.T
+            start += len(part)
+        rows = rows[order]
+        prior = _prior(table.select(rows))
+        step = max(1, _DENSE // max(len(rows), 1))
+        parts = []
+        for low in range(0, table.num_classes, step):
+            some = slice(low, low + step)
+            labels = torch.from_numpy(np.ascontiguousarray(table.dense(rows)[:, some]))
+            values = torch.from_numpy(np.ascontiguousarray(scores[some][:, order].T))
+            after = curriculum.class_adaptive(values, labels, prior[some], config.threshold)
+            part = _difference(rows, labels, after, values)
+            parts.append(Added(part.image, part.cls + low, part.value, part.score))
+    return Added.of(parts)
+
+
+def _prior(table: LabelTable) -> Tensor:
+    """Expected share present of each class, from the labels that are like a random sample."""
+    at_random = table.hide(np.isin(table.origin, [ORIGINS.index("given"), ORIGINS.index("sampled")]))
+    present, absent = (torch.from_numpy(count) for count in at_random.class_counts())
+    try:
+        return curriculum.class_prior(present, absent)
+    except ValueError as error:
+        raise UserError(f"the strategy class-adaptive: {error}") from None
+
+
+def record(
+    table: LabelTable,
+    rows: NDArray[np.int64],
+    added: Added,
+    round: int,
+    config: RelabelConfig,
+    truth: LabelTable | None = None,
+) -> dict[str, Any]:
+    """What a round did, as plain values.
+
+    Args:
+        table: the labels after the round.
+        rows: the images that were looked at.
+        added: what the round added.
+        round: its number.
+        config: the strategy.
+        truth: the true labels, where they are known; images and classes are found by name.
+
+    Returns:
+        ``label_proportion`` after the round, ``labelled_share`` of the pairs that were unknown, ``added_present``,
+        ``added_absent``, ``warnings`` in plain sentences, ``classes`` (per class the added labels of both signs and the
+        share known after), and, with a truth, ``truth``: of the labels added in this round and of all model labels, how
+        many could be checked, the true positive rate (of the truly present, the share that was labelled present), the
+        true negative rate (of the truly absent, the share labelled absent) and the accuracy of the labels of each sign
+        (table 2 of the paper).
+    """
+    seen = table.select(rows)
+    present, absent = (
+        torch.from_numpy(np.bincount(added.cls[added.value == sign], minlength=table.num_classes)) for sign in (1, -1)
+    )
+    known = torch.from_numpy(np.add(*seen.class_counts())) - present - absent
+    counts = Round(len(rows), known, present, absent)
+    result: dict[str, Any] = {
+        "round": round,
+        "strategy": config.strategy,
+        "theta": config.threshold,
+        "label_proportion": counts.label_proportion,
+        "labelled_share": counts.labelled_share,
+        "added_present": int(present.sum()),
+        "added_absent": int(absent.sum()),
+        "warnings": counts.warnings(table.classes, config.warn_share),
+        "truth": None,
+    }
+    if truth is not None:
+        all_added = seen.origin == ORIGINS.index("model")
+        earlier = (seen.pair_images()[all_added], seen.indices[all_added], seen.values[all_added])
+        result["truth"] = {
+            "this_round": _rates(table, (added.image, added.cls, added.value), truth),
+            "all_rounds": _rates(seen, earlier, truth),
+        }
+    numbers = (present.tolist(), absent.tolist(), counts.known_share.tolist())
+    result["classes"] = [
+        {"class": name, "added_present": p, "added_absent": a, "known_share": k}
+        for name, p, a, k in zip(table.classes, *numbers, strict=True)
+    ]
+    return result
+
+
+def _rates(
+    table: LabelTable, labels: tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int8]], truth: LabelTable
+) -> dict[str, Any]:
+    """How many of some labels are right; None where nothing could be checked."""
+    image, cls, value = labels
+    row = truth.image_index(table.images)[image]
+    places = {name: number for number, name in enumerate(truth.classes)}
+    column = np.array([places.get(name, -1) for name in table.classes], np.int64)[cls]
+    wanted = row * truth.num_classes + column
+    keys = truth.pairs().key
+    at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    there = (row >= 0) & (column >= 0) & (len(keys) > 0)
+    there[there] = keys[at[there]] == wanted[there]
+    said, true = value[there] > 0, truth.values[at[there]] > 0
+
+    def share(right: NDArray[np.bool_], of: NDArray[np.bool_]) -> float | None:
+        return float(right[of].mean()) if of.any() else None
+
+    return {
+        "checked": int(there.sum()),
+        "true_positive_rate": share(said, true),
+        "true_negative_rate": share(~said, ~true),
+        "accuracy_present": share(true, said),
+        "accuracy_absent": share(~true, ~said),
+    }

@@ -1,0 +1,158 @@
+"""What is minimised and by which steps: the loss, the optimizer, what stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from partlabel.core.errors import UserError
+from partlabel.method.loss import PartialBCE
+from partlabel.method.other_losses.assume_negative import (
+    assume_negative,
+    smoothed_assume_negative,
+    weak_assume_negative,
+)
+from partlabel.method.other_losses.asymmetric import asymmetric
+from partlabel.method.other_losses.hill import hill
+from partlabel.method.other_losses.large_loss import large_loss_correction, large_loss_rejection
+from partlabel.method.other_losses.splc import splc
+from partlabel.models.model import Model
+from partlabel.training.config import LossConfig, OptimConfig
+
+_NORMS = (nn.modules.batchnorm._BatchNorm,)
+#: ``loss.name`` -> the loss
+RIVALS: dict[str, Callable[..., Tensor]] = {
+    "an": assume_negative,
+    "wan": weak_assume_negative,
+    "an-ls": smoothed_assume_negative,
+    "asl": asymmetric,
+    "hill": hill,
+}
+#: those that change with the epoch
+RIVALS_BY_EPOCH: dict[str, Callable[..., Tensor]] = {
+    "splc": splc,
+    "ll-r": large_loss_rejection,
+    "ll-ct": large_loss_correction,
+}
+
+
+class Loss(Protocol):
+    """What a training minimises."""
+
+    def __call__(self, scores: Tensor, labels: Tensor, *, weight: Tensor | None, epoch: int) -> Tensor:
+        """The sum over the rows of scores and labels (N, C), with weights of single labels, in an epoch from 1."""
+        ...
+
+
+def build_loss(config: LossConfig, num_classes: int) -> Loss:
+    """The loss as a sum over the rows of a batch; the caller divides, as its rows may be a share of the batch.
+
+    Raises:
+        UserError: no g has the wanted values.
+    """
+    if config.name in RIVALS_BY_EPOCH:
+        return partial(RIVALS_BY_EPOCH[config.name], reduction="sum")
+    if config.name in RIVALS:
+        return _same_in_all_epochs(partial(RIVALS[config.name], reduction="sum"))
+    try:
+        loss = PartialBCE(config.gamma, config.p0, 1.0 if config.name == "bce" else config.value, reduction="sum")
+        loss(torch.zeros(1, num_classes), torch.zeros(1, num_classes, dtype=torch.int8))  # checks g on all proportions
+    except ValueError as error:
+        raise UserError(f"loss: {error}") from None
+    return _same_in_all_epochs(loss)
+
+
+def _same_in_all_epochs(loss: Callable[..., Tensor]) -> Loss:
+    def of_any_epoch(scores: Tensor, labels: Tensor, *, weight: Tensor | None, epoch: int) -> Tensor:
+        return loss(scores, labels, weight=weight)
+
+    return of_any_epoch
+
+
+def frozen_stages(freeze: str | int, model: Model) -> int:
+    """How many stages of the backbone ``Config.freeze`` keeps as they are."""
+    if freeze == "none":
+        return 0
+    return model.backbone.num_stages if freeze == "all" else int(freeze)
+
+
+def build_optimizer(model: Model, config: OptimConfig) -> torch.optim.Optimizer:
+    """SGD or AdamW; weights decay, biases and the scales of normalisation do not."""
+    head_rate = config.head_learning_rate or config.learning_rate
+    groups = []
+    for part, rate in ((model.backbone, config.learning_rate), (model.head, head_rate)):
+        trained = [p for p in part.parameters() if p.requires_grad]
+        for decay, members in (
+            (config.weight_decay, [p for p in trained if p.ndim > 1]),
+            (0.0, [p for p in trained if p.ndim <= 1]),
+        ):
+            if members:
+                groups.append({"params": members, "lr": rate, "base_lr": rate, "weight_decay": decay})
+    if config.name == "adamw":
+        return torch.optim.AdamW(groups)
+    return torch.optim.SGD(groups, momentum=config.momentum)
+
+
+class RunningMean:
+    """An exponential moving average of the trained weights, ``mean <- decay mean + (1 - decay) weights`` per step."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.weights = [p for p in model.parameters() if p.requires_grad]
+        self.mean = [p.detach().clone() for p in self.weights]
+        self.decay = decay
+
+    def update(self) -> None:
+        """Take in the weights after a step."""
+        torch._foreach_lerp_(self.mean, [p.detach() for p in self.weights], 1 - self.decay)
+
+    def load(self, mean: list[torch.Tensor]) -> None:
+        """Go on from a mean that was stored."""
+        for own, stored in zip(self.mean, mean, strict=True):
+            own.copy_(stored)
+
+    @contextmanager
+    def in_place(self) -> Generator[None, None, None]:
+        """Let the model have the mean in place of its weights."""
+        own = [p.detach().clone() for p in self.weights]
+        self._set(self.mean)
+        try:
+            yield
+        finally:
+            self._set(own)
+
+    def _set(self, values: list[torch.Tensor]) -> None:
+        with torch.no_grad():
+            for weight, value in zip(self.weights, values, strict=True):
+                weight.copy_(value)
+
+
+def keep_fixed(model: Model, stages: int, batch_norm: bool) -> None:
+    """Of a model in training mode, put back the first stages and, if asked, all batch normalisation of the backbone.
+
+    Args:
+        model: of which the backbone's parts go into evaluation mode.
+        stages: number of its first stages that are not trained.
+        batch_norm: it keeps its mean and variance; its scale and shift still learn where they are trained.
+    """
+    fixed = list(model.backbone.stage_modules(stages))
+    fixed += [m for m in model.backbone.modules() if batch_norm and isinstance(m, _NORMS)]
+    for module in fixed:
+        module.eval()
+
+
+@contextmanager
+def batch_of_one(model: nn.Module, active: bool) -> Generator[None, None, None]:
+    """Let batch normalisation use its statistics while a batch has one picture, as one value has no variance."""
+    norms = [m for m in model.modules() if isinstance(m, _NORMS) and m.training] if active else []
+    for norm in norms:
+        norm.eval()
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.train()

@@ -1,0 +1,139 @@
+"""The thresholds and the calibration of a run, chosen on its held-out known labels."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.core.files import write_json
+from partlabel.labels.holdout import random_sample
+from partlabel.metrics import Metrics
+from partlabel.metrics.calibration import Calibration, Reliability, reliability, sigmoid
+from partlabel.metrics.thresholds import (
+    DEFAULT,
+    MIN_KNOWN,
+    SOURCES,
+    Goal,
+    Thresholds,
+    calibrate,
+    check_goal,
+    cross_validate,
+    fit_thresholds,
+    goal_words,
+)
+from partlabel.models.model import read_description, write_decision
+from partlabel.training import held_out
+
+#: in the run folder: how each threshold came about
+FILE = "thresholds.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What :func:`fit_run` found and wrote.
+
+    Attributes:
+        thresholds: the thresholds, and what they give on the held-out known labels.
+        calibration: slope and offset of each class, or None where the held-out labels are all of one sign.
+        before: (C,) float32 thresholds that the model had before.
+        left_out: held-out labels that did not count, as they are no random sample.
+        crossed: metrics at thresholds of cross-validation, see :func:`cross_validate`.
+        plain: reliability of the plain sigmoid on the held-out known labels.
+        calibrated: that of calibrated probabilities, by cross-validation; None without a calibration.
+    """
+
+    thresholds: Thresholds
+    calibration: Calibration | None
+    before: NDArray[np.float32]
+    left_out: int
+    crossed: Metrics
+    plain: Reliability
+    calibrated: Reliability | None
+
+
+def fit_run(run: str | os.PathLike[str], goal: Goal = "f1", wanted: float | None = None) -> Fitted:
+    """Choose thresholds and calibration for the best model of a run and write them into it.
+
+    Only held-out labels that are a random sample count. ``best/model.toml`` gets thresholds, their sources and the
+    calibration; ``thresholds.json`` in the run folder says how each came about and what it gives.
+
+    Args:
+        run: run folder of a training with a validation part.
+        goal: ``f1``, ``precision`` or ``recall``.
+        wanted: the precision or recall, above 0 and at most 1; None for F1.
+
+    Raises:
+        UserError: a wrong goal, no run, no validation part, or the model cannot be written.
+    """
+    check_goal(goal, wanted)
+    folder = Path(run)
+    held = held_out.read(folder)
+    before = np.asarray(read_description(folder / "best")["thresholds"], np.float32)
+    table = random_sample(held.table)
+    labels, classes = table.dense(), held.table.classes
+    calibration = calibrate(held.scores, labels)
+    chosen = fit_thresholds(held.scores, labels, classes, goal, wanted, calibration)
+    crossed, calibrated = cross_validate(held.scores, labels, classes, goal, wanted)
+    known = labels != 0
+    plain = reliability(sigmoid(held.scores[known].astype(np.float64)), labels[known] > 0)
+    left_out = held.table.num_known - table.num_known
+    fitted = Fitted(chosen, calibration, before, left_out, crossed, plain, calibrated)
+    write_json(folder / FILE, to_dict(fitted))
+    write_decision(folder / "best", chosen.values.tolist(), goal_words(goal, wanted), chosen.sources, calibration)
+    return fitted
+
+
+def to_dict(fitted: Fitted) -> dict[str, Any]:
+    """Everything as values that JSON can hold; ratios in [0, 1], None where undefined."""
+    chosen, calibration = fitted.thresholds, fitted.calibration
+    classes = []
+    for c, name in enumerate(chosen.after.class_names):
+        classes.append(
+            {
+                "class": name,
+                "threshold": float(chosen.values[c]),
+                "before": float(fitted.before[c]),
+                "source": chosen.sources[c],
+                "reached": bool(chosen.reached[c]),
+                "known_present": int(chosen.after.present[c]),
+                "known_absent": int(chosen.after.absent[c]),
+                "f1_at_default": _number(chosen.at_default.f1[c]),
+                "f1": _number(chosen.after.f1[c]),
+                "precision": _number(chosen.after.precision[c]),
+                "recall": _number(chosen.after.recall[c]),
+                "slope": None if calibration is None else calibration.slope[c],
+                "offset": None if calibration is None else calibration.offset[c],
+            }
+        )
+    return {
+        "goal": chosen.goal,
+        "wanted": chosen.wanted,
+        "decision": "present where score >= threshold, in single precision",
+        "default": DEFAULT,
+        "sources": SOURCES,
+        "min_known_of_each_sign": MIN_KNOWN,
+        "labels_left_out": fitted.left_out,
+        "at_default": _headline(chosen.at_default),
+        "chosen_and_measured_on_the_same_labels": _headline(chosen.after),
+        "cross_validated": _headline(fitted.crossed),
+        "calibration_error_sigmoid": _number(fitted.plain.error),
+        "brier_sigmoid": _number(fitted.plain.brier),
+        "calibration_error_cross_validated": None if fitted.calibrated is None else fitted.calibrated.error,
+        "brier_cross_validated": None if fitted.calibrated is None else fitted.calibrated.brier,
+        "classes": classes,
+    }
+
+
+def _headline(metrics: Metrics) -> dict[str, float | None]:
+    names = ("macro_f1", "micro_f1", "pc_precision", "pc_recall", "ov_precision", "ov_recall")
+    return {name: _number(getattr(metrics, name)) for name in names}
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

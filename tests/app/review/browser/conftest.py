@@ -1,0 +1,172 @@
+"""A trained run, a server process for it, and pages of a real browser that watch for errors."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from partlabel import LabelTable, train
+from partlabel.app.demo.digits import CLASSES, draw_scenes
+from tests.pictures import tiny_config
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+COUNT = 30
+#: a file and two classes as no friend names them
+EVIL_FILE = "<img src=x onerror=alert(1)>.png"
+EVIL_CLASS = "<img src=x onerror=alert(2)>"
+LONG_CLASS = "three, written by hand in blue ink on a form that was scanned at two hundred dots per inch"
+NAMES = tuple({"two": EVIL_CLASS, "three": LONG_CLASS}.get(name, name) for name in CLASSES)
+#: milliseconds that the page may take on a busy machine
+PATIENCE = 20_000
+
+
+@dataclass
+class Served:
+    """A server process of `partlabel review`, which can be killed and started again at the same address."""
+
+    run: Path
+    images: Path
+    labels: Path
+    address: str = ""
+    process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        port = self.address.rstrip("/").rpartition(":")[2] or "0"
+        command = [sys.executable, "-m", "partlabel", "review", str(self.run), "--images", str(self.images)]
+        self.process = subprocess.Popen(
+            [*command, "--labels", str(self.labels), "--port", port],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        said = []
+        for line in self.process.stdout:
+            said.append(line)
+            if "http://" in line:
+                self.address = line[line.index("http://") :].split()[0]
+                return
+        pytest.fail(f"the server did not start: {''.join(said)}")
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def answers(self) -> dict[tuple[str, str], str]:
+        """What lies in the file of answers, read beside the server."""
+        with sqlite3.connect(f"file:{self.run}/review/answers.sqlite?mode=ro", uri=True) as connection:
+            rows = connection.execute("SELECT image, class, answer FROM answers WHERE undone = 0 ORDER BY number")
+            return {(image, name): answer for image, name, answer in rows}
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``pictures``, ``labels.parquet`` (some filled in by a model) and the ``run`` of a training."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "pictures").mkdir()
+    scenes = draw_scenes("train", COUNT, 0)
+    names = [EVIL_FILE if i == 0 else f"scene-{i:03}.png" for i in range(COUNT)]
+    for name, scene in zip(names, scenes, strict=True):
+        Image.fromarray(scene.pixels).save(folder / "pictures" / name)
+    labels = np.stack([scene.labels() for scene in scenes]).astype(np.int8)
+    random = np.random.default_rng(0)
+    labels[random.random(labels.shape) < 0.7] = 0
+    table = LabelTable.from_dense(names, NAMES, labels)
+    train(tiny_config(optim__epochs=1), table, folder / "pictures", folder / "run")
+    image, cls = np.nonzero((labels == 0) & (random.random(labels.shape) < 0.3))
+    score = random.normal(size=len(image)).astype(np.float32)
+    filled = table.with_labels(image, cls, np.where(score > 0, 1, -1), origin="model", score=score, round=1)
+    filled.write_parquet(folder / "labels.parquet")
+    with _served(folder / "run", folder):  # the first start scores the pictures; the copies of the run have the scores
+        pass
+    return folder
+
+
+@contextmanager
+def _served(run: Path, trained: Path) -> Iterator[Served]:
+    server = Served(run, trained / "pictures", trained / "labels.parquet")
+    try:
+        server.start()
+        yield server
+    finally:
+        if server.process is not None:
+            server.kill()
+
+
+@pytest.fixture
+def server(trained: Path, tmp_path: Path) -> Iterator[Served]:
+    """A server of a copy of the run, without answers."""
+    shutil.copytree(trained / "run", tmp_path / "run")
+    with _served(tmp_path / "run", trained) as server:
+        yield server
+
+
+@dataclass
+class Watch:
+    """What a page complained of."""
+
+    complaints: list[str] = field(default_factory=list)
+    #: messages that belong to a server that was killed on purpose
+    expected: str = "\0"
+    #: how often a page asked whether it may be left
+    warned: int = 0
+
+    def follow(self, page: Page) -> None:
+        page.on("pageerror", lambda error: self.complaints.append(f"error {error}"))
+
+        def dialog(shown: Any) -> None:
+            if shown.type == "beforeunload":
+                self.warned += 1
+            else:
+                self.complaints.append(f"dialog {shown.message}")
+            shown.accept()
+
+        def console(message: Any) -> None:
+            if message.type in ("error", "warning") and self.expected not in message.text:
+                self.complaints.append(message.text)
+
+        page.on("dialog", dialog)
+        page.on("console", console)
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    """Fails the test at its end when a page it follows logged an error, or opened a dialog."""
+    watch = Watch()
+    yield watch
+    assert watch.complaints == []
+
+
+@contextmanager
+def browsing(chromium: Browser, watch: Watch, **options: Any) -> Iterator[Page]:
+    """A page in a browser of its own: own storage, own name."""
+    context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    watch.follow(page)
+    try:
+        yield page
+    finally:
+        context.close()
+
+
+@pytest.fixture
+def page(chromium: Browser, watch: Watch, server: Served) -> Iterator[Page]:
+    """A page that is closed before its server, so that it does not miss it."""
+    with browsing(chromium, watch) as page:
+        yield page

@@ -1,0 +1,69 @@
+"""A run folder as `partlabel train` leaves it, without a training: the server needs no more of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from partlabel.app.review.desk import Desk
+from partlabel.app.review.scores import DESCRIPTION, WEIGHTS, Judge, digest, store_scores
+from partlabel.core.files import to_toml
+from partlabel.labels.table import LabelTable
+
+CLASSES = ("cat", "dog", "<b>car</b>")
+
+
+@dataclass
+class Made:
+    """A run, its pictures, the table to review and the scores (N, C) of its model, as they are stored."""
+
+    run: Path
+    images: Path
+    table: LabelTable
+    scores: np.ndarray
+
+    def open(self) -> Desk:
+        """Open the review."""
+        return Desk(self.run, self.table, self.images)
+
+
+def make_run(folder: Path, table: LabelTable, scores: np.ndarray, images: Path | None = None) -> Made:
+    """Write a run with these labels whose model gives these scores; pictures are made where no folder is given."""
+    run = folder / "run"
+    (run / "best").mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    (run / WEIGHTS).write_bytes(b"weights")
+    about = {"version": 1, "classes": list(table.classes), "thresholds": [0.0] * table.num_classes}
+    (run / DESCRIPTION).write_text(to_toml(about))
+    table.write_parquet(run / "labels.parquet")
+    if images is None:
+        images = folder / "photos"
+        images.mkdir()
+        for number, name in enumerate(table.images.to_pylist()):
+            pixels = np.full((24, 32, 3), 40 + number % 200, np.uint8)
+            Image.fromarray(pixels).save(images / name)
+    (run / "review" / "cache").mkdir(parents=True)
+    keep_scores(run, table, scores)
+    return Made(run, images, table, scores.astype(np.float16))
+
+
+def drawn_table(count: int, classes: tuple[str, ...] = CLASSES, seed: int = 0) -> tuple[LabelTable, np.ndarray]:
+    """A table with given and model labels and unknown pairs, and scores (N, C)."""
+    random = np.random.default_rng(seed)
+    scores = random.normal(size=(count, len(classes))).astype(np.float16).astype(np.float32)
+    labels = random.choice(np.array([-1, 1], np.int8), scores.shape)
+    labels[random.random(scores.shape) < 0.7] = 0
+    table = LabelTable.from_dense([f"{i:03}.png" for i in range(count)], classes, labels)
+    image, cls = np.nonzero((table.dense() == 0) & (random.random(scores.shape) < 0.5))
+    value, score = np.where(scores[image, cls] > 0, 1, -1), scores[image, cls]
+    return table.with_labels(image, cls, value, origin="model", score=score, round=1), scores
+
+
+def keep_scores(run: Path, table: LabelTable, scores: np.ndarray) -> None:
+    """Store scores (N, C) of the pictures of a table as if the model of the run had been asked."""
+    judge = Judge.of_run(run)
+    name = f"scores-{digest(judge.weights, judge.classes, table.images)}.npy"
+    store_scores(run / "review" / "cache" / name, scores)

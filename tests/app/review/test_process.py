@@ -1,0 +1,212 @@
+"""The command and its process: start, kill, a second server, addresses, and what is said about mistakes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from partlabel.app.cli import main
+from partlabel.app.review import server
+from partlabel.app.review.answers import AnswerStore
+
+
+@pytest.fixture
+def started(made):
+    """The made run, after a first start: what takes long is stored."""
+    made.table.write_parquet(made.run.parent / "completed.parquet")
+    made.open().close()
+    return made
+
+
+def command(made, *words):
+    labels = ["--labels", str(made.run.parent / "completed.parquet")]
+    return ["review", str(made.run), "--images", str(made.images), *labels, *words]
+
+
+@contextmanager
+def running(made, *words) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server process and its address."""
+    script = "import sys; from partlabel.app.cli import main; code = main(sys.argv[1:]); sys.exit(code)"
+    words = (*command(made), "--port", "0", "--json", *words)
+    process = subprocess.Popen([sys.executable, "-c", script, *words], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    try:
+        yield process, line.split('"address": "')[1].split('"')[0]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def client(address):
+    base = address.split("?")[0].rstrip("/")
+    return httpx.Client(base_url=base, headers={"Origin": base}, timeout=60)
+
+
+def answers_of(image, cls, said):
+    return {"answers": [{"image": image, "class": cls, "answer": said, "queue": "all"}]}
+
+
+def test_a_killed_server_has_lost_no_answer_that_it_acknowledged(started):
+    acknowledged: dict[tuple[str, str], str] = {}
+    with running(started) as (process, address):
+
+        def work(name: str, first: int) -> None:
+            with client(address) as browser:
+                for number in range(first, 40, 4):
+                    for cls, class_name in enumerate(started.table.classes):
+                        said = "yes" if (number + cls) % 2 else "no"
+                        try:
+                            body = {"browser": name, **answers_of(number, cls, said)}
+                            reply = browser.post("/api/answers", json=body)
+                        except httpx.TransportError:
+                            return
+                        if reply.status_code == 200 and reply.json()["saved"] == 1:
+                            acknowledged[f"{number:03}.png", class_name] = said
+
+        threads = [threading.Thread(target=work, args=(f"browser {i}", i)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + 60
+        while len(acknowledged) < 20 and time.monotonic() < end:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)  # in the middle of the answers of four browsers
+        for thread in threads:
+            thread.join()
+    assert len(acknowledged) >= 20
+    store = AnswerStore(started.run / "review" / "answers.sqlite")
+    kept = {pair: verdict.answer for pair, verdict in store.verdicts().items() if verdict}
+    store.close()
+    assert acknowledged.items() <= kept.items()
+    assert len(kept) - len(acknowledged) <= 4  # stored, but killed before it was said
+    desk = started.open()  # and a new server goes on with them
+    assert desk.state(None)["progress"]["answered"] == len(kept)
+    desk.close()
+
+
+def test_a_second_server_of_a_run_is_refused_until_the_first_is_gone(started, capsys):
+    with running(started):
+        assert main(command(started, "--port", "0")) == 2
+        assert "is being reviewed already" in capsys.readouterr().err
+    with running(started) as (_, address), client(address) as browser:  # the lock of a killed one is gone
+        assert browser.get("/api/session").json()["pictures"] == 40
+
+
+def test_a_second_start_needs_no_torch_and_stops_at_ctrl_c(started):
+    script = (
+        "import sys; from partlabel.app.review import server; import pathlib;"
+        "heavy = {'torch', 'timm', 'sklearn', 'matplotlib'};"
+        "say = lambda address: print(sorted(heavy & set(sys.modules)), flush=True);"
+        "run, images, labels = map(pathlib.Path, sys.argv[1:]); server.serve(run, labels, images, port=0, say=say)"
+    )
+    words = [str(started.run), str(started.images), str(started.run.parent / "completed.parquet")]
+    process = subprocess.Popen([sys.executable, "-c", script, *words], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "[]\n"
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=30)
+
+
+def test_others_need_the_token_of_the_start_address(started):
+    with running(started, "--host", "0.0.0.0") as (_, address):
+        token = address.split("?token=")[1]
+        port = address.split("?")[0].rstrip("/").rpartition(":")[2]
+        with client(f"http://127.0.0.1:{port}/") as browser:
+            assert browser.get("/api/session").status_code == 403
+            assert browser.get(f"/?token={token}").status_code == 303
+            assert browser.get("/api/session").status_code == 200
+            body = {"browser": "me", **answers_of(0, 0, "yes")}
+            assert browser.post("/api/answers", json=body).status_code == 200
+            assert browser.get("/api/session", headers={"Host": "evil.example"}).status_code == 403
+
+
+def test_by_default_only_this_machine_is_listened_to(started):
+    with running(started) as (_, address):
+        assert address.startswith("http://127.0.0.1:")
+        assert "token" not in address
+
+
+def test_a_taken_port_is_said_before_anything_else(started, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(command(started, "--port", str(taken.getsockname()[1]))) == 2
+    assert "--port 0 takes a free one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--port", "-1"], "is no address"),
+        (["--port", "99999"], "is no address"),
+        (["--host", "no such host"], "is no address"),
+        (["--host", "203.0.113.7"], "cannot be listened at"),
+    ],
+)
+def test_wrong_addresses(started, capsys, words, said):
+    assert main(command(started, *words)) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_no_run_no_pictures_other_labels(started, capsys, tmp_path):
+    images = str(started.images)
+    assert main(["review", str(tmp_path), "--images", images, "--port", "0"]) == 2
+    assert "is not a run folder" in capsys.readouterr().err
+    assert main(["review", str(started.run), "--images", str(tmp_path / "none"), "--port", "0"]) == 2
+    assert "not a folder" in capsys.readouterr().err
+    started.table.select_classes(["cat"]).write_parquet(tmp_path / "fewer.parquet")
+    words = ["--images", images, "--labels", str(tmp_path / "fewer.parquet"), "--port", "0"]
+    assert main(["review", str(started.run), *words]) == 2
+    printed = capsys.readouterr().err
+    assert "lacks 2 of the 3 classes" in printed
+    assert "dog" in printed
+
+
+def test_the_missing_extra_is_named(started, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "partlabel.app.review.server", None)
+    for name in ("starlette", "jinja2", "uvicorn"):
+
+        class Gone:
+            def find_spec(self, wanted, path=None, target=None, name=name):
+                if wanted == "partlabel.app.review.server":
+                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+        with monkeypatch.context() as patched:
+            patched.delitem(sys.modules, "partlabel.app.review.server")
+            patched.setattr(sys, "meta_path", [Gone(), *sys.meta_path])
+            assert main(command(started, "--port", "0")) == 2
+        assert "pip install 'partlabel[review]'" in capsys.readouterr().err
+
+
+def test_the_browser_is_opened_only_when_asked(monkeypatch):
+    opened: list[str] = []
+    monkeypatch.setattr(server.webbrowser, "open", opened.append)
+    server._announce("http://127.0.0.1:1/", lambda address: None, False)
+    assert opened == []
+    server._announce("http://127.0.0.1:1/", lambda address: None, True)
+    assert opened == ["http://127.0.0.1:1/"]
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "address"),
+    [
+        ("127.0.0.1", None, "http://127.0.0.1:80/"),
+        ("::1", None, "http://[::1]:80/"),
+        ("0.0.0.0", "abc", f"http://{socket.gethostname()}:80/?token=abc"),
+        ("::", "abc", f"http://{socket.gethostname()}:80/?token=abc"),
+    ],
+)
+def test_start_addresses(host, token, address):
+    assert server._address(host, 80, token) == address
+
+
+def test_the_run_keeps_nothing_outside_its_folder(started):
+    assert sorted(os.listdir(started.run)) == ["best", "labels.parquet", "review", "run.json"]

@@ -1,0 +1,151 @@
+"""What is asked in which order, against loops and by hand."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partlabel.app.review import queues
+from partlabel.app.review.board import TOP, state
+from partlabel.app.review.queues import in_turns, mix
+from partlabel.app.review.suspecting import AT_WORK, NOT_YET
+from partlabel.app.review.views import Filter
+from partlabel.labels.table import LabelTable
+from partlabel.tasks.suspects import Checked, Suspects
+from tests.app.review.made import drawn_table, make_run
+from tests.reference import review as reference
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 4), max_size=40), st.integers(1, 6))
+def test_turns_are_the_loop(cls, together):
+    assert in_turns(np.array(cls, np.int64), together).tolist() == reference.in_turns(cls, together)
+
+
+@settings(max_examples=60)
+@given(st.permutations(range(30)), st.integers(0, 30), st.integers(0, 30), st.integers(2, 6))
+def test_mixing_is_the_loop(order, count, sample, every):
+    ranked = np.array(order[:count], np.int64)
+    drawn = np.random.default_rng(0).permutation(ranked)[:sample]
+    found = mix(ranked, drawn, every).tolist()
+    assert found == reference.mix(ranked.tolist(), drawn.tolist(), every)
+    assert sorted(found) == sorted(ranked.tolist())
+
+
+def test_filled_in_labels_by_hand(tmp_path, monkeypatch):
+    monkeypatch.setattr(queues, "SAMPLE", 1)
+    table = LabelTable.from_dense([f"{i:02}.png" for i in range(12)], ["x"], np.zeros((12, 1), np.int8))
+    scores = np.array([3, 2, 0.5, 5, 7, 1, -1, -4, -2, -6, -0.2, -8], np.float32)[:, None]
+    table = table.with_labels(range(12), [0] * 12, np.where(scores[:, 0] > 0, 1, -1), origin="model")
+    board = make_run(tmp_path, table, scores).open().board
+    keys, sample = queues.filled(board, table, tmp_path / "filled.npy")
+    drawn = {name: int(part[0]) for name, part in sample.items()}
+    assert drawn["present"] < 6 <= drawn["absent"]
+    for name, ranked in (("present", [2, 5, 1, 0, 3, 4]), ("absent", [10, 6, 8, 7, 9, 11])):  # by the size of the score
+        rest = [i for i in ranked if i != drawn[name]]
+        own = [i for i in keys.tolist() if i in ranked]
+        assert own == [*rest[:4], drawn[name], *rest[4:]]
+    size = [abs(float(scores[i, 0])) for i in keys if i not in drawn.values()]
+    assert size == sorted(size)
+
+
+def test_the_sample_is_a_random_sample(tmp_path, monkeypatch):
+    """Each label that the model filled in is as likely to be in it as any other, whatever its score."""
+    monkeypatch.setattr(queues, "SAMPLE", 500)
+    scores = np.linspace(0.1, 6, 2000, dtype=np.float32)[:, None]
+    table = LabelTable.from_dense([str(i) for i in range(2000)], ["x"], np.zeros((2000, 1), np.int8))
+    table = table.with_labels(range(2000), [0] * 2000, [1] * 2000, origin="model")
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for name in table.images.to_pylist():
+        (folder / name).touch()
+    board = make_run(tmp_path, table, scores, folder).open().board
+    keys, sample = queues.filled(board, table, tmp_path / "filled.npy")
+    quarters = np.bincount(sample["present"] // 500, minlength=4)
+    assert quarters.sum() == 500
+    assert quarters.min() > 90  # 125 expected, with a deviation of 8
+    assert np.isin(np.asarray(keys[:2500])[4::5][:400], sample["present"]).all()
+
+
+def test_questions_are_about_pairs_that_no_person_knows(made, desk):
+    asked = np.asarray(desk._bases["questions"].keys)
+    known = made.table.without_origin("model").dense().T.reshape(-1)
+    assert len(asked)
+    assert not known[asked].any()
+    assert len(set(asked.tolist())) == len(asked)
+    cls = asked // 40
+    assert cls[: queues.TOGETHER].tolist() == [0] * queues.TOGETHER
+    assert cls[queues.TOGETHER] == 1
+    levels = desk.board.levels.reshape(-1)[asked[: queues.TOGETHER]]
+    assert (np.diff(levels.astype(int)) <= 0).all()
+
+
+def test_nothing_is_asked_where_all_is_known(tmp_path):
+    table, scores = drawn_table(6)
+    whole = LabelTable.from_dense(table.images, table.classes, np.ones((6, 3), np.int8))
+    desk = make_run(tmp_path, whole, scores).open()
+    queue = {row["id"]: row for row in desk.session(None)["queues"]}
+    assert (queue["questions"]["total"], queue["filled"]["total"], queue["all"]["total"]) == (0, 0, 18)
+    assert queue["questions"]["reason"].startswith("People have answered every question")
+    assert "--labels" in queue["filled"]["reason"]
+
+
+def test_a_second_start_computes_nothing(made, monkeypatch):
+    first = made.open()
+    first.close()
+    monkeypatch.setattr("partlabel.tasks.next_labels.choose", None)
+    monkeypatch.setattr(queues, "mix", None)
+    second = made.open()
+    assert second.page("questions", Filter(), False, 0, 9) == first.page("questions", Filter(), False, 0, 9)
+
+
+def wait(until, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def reason(desk):
+    return desk.session(None)["queues"][2]["reason"]
+
+
+def test_suspects_are_looked_for_when_they_are_first_asked_for_and_kept(made, desk, monkeypatch):
+    given = made.table.without_origin("model")
+    at = given.pair_images()[:3], given.indices[:3].astype(np.int64)
+    listed = Suspects(*at, given.values[:3], np.full(3, 0.9), 10, ())
+    calls = []
+
+    def look(run, table, images):
+        calls.append(run)
+        wait(lambda: reason(desk) == AT_WORK)
+        return Checked(listed, given, [], False)
+
+    monkeypatch.setattr("partlabel.tasks.suspects.check_run", look)
+    assert reason(desk) == NOT_YET
+    assert calls == []
+    assert desk.page("suspects", Filter(), False, 0, 9)["total"] == 0
+    wait(lambda: reason(desk) is None)
+    page = desk.page("suspects", Filter(), False, 0, 9)
+    assert [(item["image"], item["class"]) for item in page["items"]] == [*zip(*(a.tolist() for a in at), strict=True)]
+    assert {item["origin"] for item in page["items"]} == {"given"}
+    again = made.open()
+    assert again.page("suspects", Filter(), False, 0, 9) == page
+    assert len(calls) == 1
+
+
+def test_why_there_are_no_suspects_is_said(desk):
+    desk.page("suspects", Filter(), False, 0, 9)  # the made run has no settings of a training
+    wait(lambda: reason(desk) not in (NOT_YET, AT_WORK))
+    assert reason(desk).startswith("Suspects cannot be found")
+
+
+def test_states_of_the_model(desk, made):
+    keys = np.asarray(desk._bases["filled"].keys)
+    states = desk.board.states.reshape(-1)[keys]
+    assert set(states.tolist()) <= {state("model", True), state("model", False)}
+    assert len(keys) == int((made.table.origin == 1).sum())
+    assert desk.board.levels.max() <= TOP

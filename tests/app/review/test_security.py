@@ -1,0 +1,236 @@
+"""Attacks on the server; each must be refused and change nothing."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import unquote
+
+import pytest
+from starlette.testclient import TestClient
+
+from partlabel.app.review.app import make_app
+from partlabel.app.review.security import COOKIE, HEADERS, MAX_BODY, is_loopback, new_token
+from tests.app.review.made import Made
+
+ANSWER = {"browser": "me", "answers": [{"image": 0, "class": 0, "answer": "yes", "queue": "all"}]}
+TOKEN = new_token()
+
+
+def browser(desk, host="127.0.0.1", token=None, base="http://127.0.0.1:8000", **headers):
+    app = make_app(desk, host=host, token=token)
+    return TestClient(app, base_url=base, headers={"Origin": base, **headers}, follow_redirects=False)
+
+
+def nothing_stored(desk):
+    return desk.store.verdicts() == {} and not list(desk.home.glob("labels-*"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "[::1]:8000", "127.0.0.1:9", "LOCALHOST"])
+def test_the_page_itself_gets_in(desk, host):
+    client = browser(desk, base=f"http://{host}")
+    assert client.get("/api/session").status_code == 200
+    assert client.post("/api/answers", json=ANSWER).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.1.7:8000", "",
+     "localhost@evil.example", "evil@localhost", "[", "[::1", "0x7f.1", "localhost:8000/x"],
+)  # fmt: skip
+def test_a_name_that_a_stranger_points_at_this_machine_is_refused(desk, host):
+    client = browser(desk)
+    for response in (
+        client.get("/api/session", headers={"Host": host}),
+        client.get("/photo/0", headers={"Host": host}),
+        client.post("/api/answers", json=ANSWER, headers={"Host": host, "Origin": f"http://{host}"}),
+    ):
+        assert response.status_code == 403
+        assert "cat" not in response.text
+    assert nothing_stored(desk)
+
+
+def test_two_hosts_are_refused(desk):
+    client = browser(desk)
+    response = client.get("/api/session", headers=[("Host", "localhost"), ("Host", "evil.example")])
+    assert response.status_code == 403
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost:8000", "http://127.0.0.1:8001", ""]
+)
+def test_requests_of_another_page_are_refused(desk, origin):
+    client = browser(desk)
+    for path, body in (("answers", ANSWER), ("undo", {"browser": "me"}), ("export", {"format": "csv"})):
+        assert client.post(f"/api/{path}", json=body, headers={"Origin": origin}).status_code == 403
+    assert client.get("/api/session", headers={"Origin": origin}).status_code == 403
+    assert nothing_stored(desk)
+
+
+def test_what_changes_something_says_where_it_comes_from(desk):
+    client = browser(desk)
+    del client.headers["Origin"]
+    assert client.post("/api/answers", json=ANSWER).status_code == 403
+    assert client.get("/api/session").status_code == 200
+    assert nothing_stored(desk)
+
+
+def test_pictures_are_not_shown_inside_pages_of_others(desk):
+    client = browser(desk)
+    del client.headers["Origin"]
+    fetch = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+    assert client.get("/photo/0", headers=fetch).status_code == 403
+    assert client.get("/photo/0", headers=fetch | {"Sec-Fetch-Site": "same-site"}).status_code == 403
+    assert client.get("/photo/0", headers=fetch | {"Sec-Fetch-Site": "same-origin"}).status_code == 200
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert client.get("/", headers=link).status_code == 200  # a link to the page may be followed
+    assert client.post("/api/answers", json=ANSWER, headers=link | {"Origin": "null"}).status_code == 403
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_what_a_form_of_another_page_could_send_is_refused(desk, kind):
+    """Without a question to this server, a browser sends only these kinds across pages."""
+    client = browser(desk)
+    response = client.post("/api/answers", content=json.dumps(ANSWER), headers={"Content-Type": kind})
+    assert response.status_code == 400
+    assert client.get("/api/answers", params={"browser": "me"}).status_code == 405
+    assert nothing_stored(desk)
+
+
+def test_without_the_token_nobody_gets_in(desk):
+    client = browser(desk, "0.0.0.0", TOKEN, "http://192.168.1.7:8000")
+    for path in (
+        "/",
+        "/api/session",
+        "/photo/0",
+        "/static/app.js",
+        f"/api/session?token={TOKEN}",
+        "/?token=",
+        "/?token=x",
+    ):
+        assert client.get(path).status_code == 403, path
+    for cookie in ("", "x", TOKEN[:-1], TOKEN + "x", TOKEN.swapcase()):
+        assert client.get("/api/session", headers={"Cookie": f"{COOKIE}={cookie}"}).status_code == 403
+    assert client.post("/api/answers", json=ANSWER).status_code == 403
+    assert nothing_stored(desk)
+
+
+def test_the_start_address_lets_in_and_leaves_no_token_behind(desk):
+    client = browser(desk, "0.0.0.0", TOKEN, "http://192.168.1.7:8000")
+    start = client.get("/", params={"token": TOKEN})
+    assert (start.status_code, start.headers["location"], start.content) == (303, "/", b"")
+    assert start.headers["cache-control"] == "no-store"
+    parts = {part.strip() for part in start.headers["set-cookie"].split(";")}
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} < parts
+    assert client.get("/api/session").status_code == 200
+    assert client.post("/api/answers", json=ANSWER).status_code == 200
+    assert (
+        client.get("/api/session", headers={"Host": "evil.example", "Origin": "http://evil.example"}).status_code == 403
+    )
+    assert TOKEN not in client.get("/").text
+
+
+def test_tokens_are_long_and_never_the_same():
+    tokens = {new_token() for _ in range(100)}
+    assert len(tokens) == 100
+    assert min(map(len, tokens)) == 43
+
+
+@pytest.mark.parametrize(("host", "is_local"), [
+    ("127.0.0.1", True), ("127.1.2.3", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False),
+    ("192.168.1.7", False), ("example.org", False), ("", False),
+])  # fmt: skip
+def test_what_only_this_machine_reaches(host, is_local):
+    assert is_loopback(host) is is_local
+
+
+def test_large_requests_are_refused_whatever_they_say_about_their_size(desk):
+    client = browser(desk)
+    large = b'{"browser": "' + b"x" * MAX_BODY + b'"}'
+    headers = {"Content-Type": "application/json"}
+    assert client.post("/api/answers", content=large, headers=headers).status_code == 413
+
+    def parts():
+        for _ in range(20):
+            yield large[: MAX_BODY // 10]
+
+    assert client.post("/api/answers", content=parts(), headers=headers).status_code == 413
+    lies = headers | {"Content-Length": "-5"}
+    assert client.post("/api/answers", content=b"{}", headers=lies).status_code == 413
+    many = {"browser": "me", "answers": ANSWER["answers"] * 1001}
+    assert client.post("/api/answers", json=many).status_code == 400
+    assert nothing_stored(desk)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static/%2e%2e%2fapp.py", "/../run.json",
+     "/static/..%5capp.py", "/static//etc/passwd", "/static/%2fetc%2fpasswd", "/static/....//app.py", "/static/",
+     "/static/%252e%252e/app.py", "/static/app.js%00.css", "/thumbnail/../../run.json", "/photo/%2e%2e%2f0",
+     "/photo/0%2f..%2f.."],
+)  # fmt: skip
+def test_no_path_leads_out_of_the_files_of_the_page(desk, path):
+    """Sent as they are, as curl --path-as-is does; the client here would tidy them up."""
+
+    async def app(real, receive, send):
+        real = {**real, "path": unquote(path), "raw_path": path.encode()}
+        await make_app(desk)(real, receive, send)
+
+    raw = TestClient(app, base_url="http://127.0.0.1:8000", follow_redirects=False)
+    response = raw.get("/")
+    assert response.status_code in (400, 404), (path, response.text)
+    assert "import" not in response.text
+    assert "root:" not in response.text
+
+
+def test_every_answer_carries_the_headers(desk):
+    client = browser(desk)
+    responses = [
+        client.get("/"),
+        client.get("/api/session"),
+        client.get("/photo/0"),
+        client.get("/static/nothing.js"),
+        client.get("/nothing"),
+        client.get("/api/session", headers={"Host": "evil.example"}),
+        client.post("/api/answers", content=b"{", headers={"Content-Type": "application/json"}),
+        client.post("/api/answers", content=b"x" * (MAX_BODY + 1)),
+    ]
+    for response in responses:
+        for name, value in HEADERS.items():
+            assert response.headers[name] == value, response.url
+        assert "cache-control" in response.headers
+    policy = HEADERS["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert policy.startswith("default-src 'none'")
+
+
+def test_a_fault_shows_nothing_of_the_inside_and_carries_the_headers(desk, monkeypatch):
+    monkeypatch.setattr(desk, "session", lambda browser: 1 / 0)
+    app = make_app(desk)
+    client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+    response = client.get("/api/session")
+    assert response.status_code == 500
+    assert "zero" not in response.text
+    assert response.headers["Content-Security-Policy"]
+
+
+def test_names_of_strangers_are_escaped(made: Made):
+    """The page gets them as JSON, which browsers never take for a page, and the name of the run in its template."""
+    evil = made.run.with_name('<img src=x onerror="alert(1)">')
+    made.run.rename(evil)
+    made.run = evil
+    desk = made.open()
+    client = browser(desk)
+    page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "<img src=x" not in page.text
+    session = client.get("/api/session")
+    assert session.headers["content-type"] == "application/json"
+    assert [row["name"] for row in session.json()["classes"]] == ["cat", "dog", "<b>car</b>"]
+
+
+def test_the_page_has_no_script_or_style_of_its_own(desk):
+    page = browser(desk).get("/").text
+    assert "<style" not in page
+    assert " style=" not in page
+    assert " onclick=" not in page
+    assert page.count("<script") == page.count("<script src=") + page.count('<script type="module" src=')

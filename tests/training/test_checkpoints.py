@@ -1,0 +1,49 @@
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from partlabel.core.errors import PartlabelWarning, UserError
+from partlabel.training.checkpoints import Checkpoints
+
+
+def state(epoch):
+    return {"epoch": epoch, "model": {"w": torch.full((3,), float(epoch))}, "best": None, "history": [{"loss": 0.5}]}
+
+
+def test_newest_two_are_kept_and_load_with_weights_only(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.newest() is None
+    for epoch in (1, 2, 9, 10):
+        checkpoints.save(epoch, state(epoch))
+    assert [path.name for path in checkpoints.files()] == ["epoch-9.pt", "epoch-10.pt"]
+    assert checkpoints.newest()["epoch"] == 10
+    assert torch.load(tmp_path / "epoch-10.pt", weights_only=True)["model"]["w"].tolist() == [10, 10, 10]
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"x" * 100])
+def test_half_written_checkpoint_is_named_and_passed_over(tmp_path, damage):
+    checkpoints = Checkpoints(tmp_path)
+    for epoch in (1, 2):
+        checkpoints.save(epoch, state(epoch))
+    newest = tmp_path / "epoch-2.pt"
+    newest.write_bytes(damage(newest.read_bytes()))
+    with pytest.warns(PartlabelWarning, match=r"epoch-2\.pt.*going on from epoch-1\.pt"):
+        assert checkpoints.newest()["epoch"] == 1
+    (tmp_path / "epoch-1.pt").write_bytes(b"")
+    with pytest.raises(UserError) as caught:
+        checkpoints.newest()
+    assert len(caught.value.offenders) == 2
+
+
+def test_foreign_pickles_are_never_loaded(tmp_path):
+    class Attack:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "attacked"), "w"))
+
+    (tmp_path / "epoch-1.pt").write_bytes(pickle.dumps(Attack()))
+    torch.save({"value": np.float64(1)}, tmp_path / "epoch-2.pt")
+    with pytest.raises(UserError, match="no checkpoint can be read"):
+        Checkpoints(tmp_path).newest()
+    assert not (tmp_path / "attacked").exists()

@@ -1,0 +1,436 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import partlabel.training.loop
+from partlabel import Config, LabelTable, Model, simulate
+from partlabel.core.errors import PartlabelWarning, UserError
+from partlabel.tasks.evaluate import measure
+from partlabel.training.loop import train
+from tests.pictures import CLASSES, make_pictures, tiny_config
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def table(tmp_path):
+    return make_pictures(tmp_path / "pictures", 12)
+
+
+def weights(run, which="last"):
+    return load_file(run / which / "model.safetensors")
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def rows(run):
+    """The rows of metrics.jsonl without what depends on the clock."""
+    clock = ("seconds", "images_per_second")
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key not in clock} for line in lines]
+
+
+def test_learns_colours(tmp_path):
+    """Half of the labels of 96 pictures are known; new pictures are ranked almost perfectly."""
+    train_table = simulate.partial(make_pictures(tmp_path / "pictures", 96), 0.5, seed=0)
+    test_table = make_pictures(tmp_path / "test", 60, seed=1)
+    config = tiny_config(
+        optim__name="adamw", optim__epochs=12, optim__learning_rate=3e-3, optim__schedule="cosine", optim__batch_size=16
+    )
+    train(config, train_table, tmp_path / "pictures", tmp_path / "run")
+    model = Model.load(tmp_path / "run")
+    scores = partlabel.predict(model, [tmp_path / "test" / name for name in test_table.images.to_pylist()])
+    assert partlabel.metrics.evaluate(scores, test_table.dense()).mean_ap > 0.9
+    losses = [row["loss"] for row in rows(tmp_path / "run")]
+    assert losses[-1] < losses[0] / 2
+
+
+@pytest.mark.parametrize("freeze", ["none", "2", "all"])
+def test_frozen_stages_stay_and_the_rest_learns(tmp_path, table, freeze):
+    config = tiny_config(freeze=freeze)
+    train(config, table, tmp_path / "pictures", tmp_path / "run")
+    torch.manual_seed(config.seed)
+    start = Model(config.model, CLASSES, 32).state_dict()
+    changed = {key for key, value in weights(tmp_path / "run").items() if not torch.equal(value, start[key])}
+    frozen = {"none": (), "2": ("conv1", "bn1", "layer1"), "all": ("",)}[freeze]
+    assert not [key for key in changed if key.startswith(tuple(f"backbone.net.{name}" for name in frozen))]
+    assert "head.classifier.weight" in changed
+    assert ("backbone.net.layer4.0.conv1.weight" in changed) == (freeze != "all")
+    assert ("head.shift" in changed) == (freeze == "all"), "only a frozen backbone's features are standardised"
+
+
+def test_frozen_batch_norm_keeps_its_statistics_and_learns_its_scale(tmp_path, table):
+    changed = {}
+    for freeze in (False, True):
+        config = tiny_config(freeze_batch_norm=freeze)
+        run = tmp_path / f"run-{freeze}"
+        train(config, table, tmp_path / "pictures", run)
+        torch.manual_seed(config.seed)
+        start = Model(config.model, CLASSES, 32).state_dict()
+        changed[freeze] = {key for key, value in weights(run).items() if not torch.equal(value, start[key])}
+    running = {key for key in changed[False] if "running_" in key or "num_batches" in key}
+    assert running
+    assert not changed[True] & running
+    assert [key for key in changed[True] if "bn" in key and key.endswith(".weight")]
+
+
+@pytest.mark.parametrize(("images", "batch"), [(5, 4), (1, 4), (3, 8)])
+@pytest.mark.parametrize("freeze", ["none", "all"])
+def test_last_batch_of_one_image(tmp_path, table, images, batch, freeze):
+    config = tiny_config(optim__batch_size=batch, freeze=freeze, optim__epochs=1)
+    mixed = np.argsort(np.abs(table.dense().sum(1)), kind="stable")[:images]  # present and absent labels first
+    summary = train(config, table.select(mixed), tmp_path / "pictures", tmp_path / "run")
+    assert summary["images_trained"] == images
+    assert all(torch.isfinite(value).all() for value in weights(tmp_path / "run").values())
+
+
+def stop_before(monkeypatch, epoch):
+    original = partlabel.training.loop._Training.epoch
+
+    def stopping(self, number):
+        if number == epoch:
+            raise KeyboardInterrupt
+        return original(self, number)
+
+    monkeypatch.setattr(partlabel.training.loop._Training, "epoch", stopping)
+
+
+def stop_inside(monkeypatch, epoch):
+    """Kill in the middle of an epoch: after its first step."""
+    original, steps = partlabel.training.loop._Training._step, []
+
+    def stopping(self, *arguments):
+        steps.append(1)
+        if len(steps) == epoch * 2 + 2:
+            raise KeyboardInterrupt
+        return original(self, *arguments)
+
+    monkeypatch.setattr(partlabel.training.loop._Training, "_step", stopping)
+
+
+@pytest.mark.parametrize("stop", [stop_before, stop_inside])
+@pytest.mark.parametrize("freeze", ["none", "all"])
+def test_resumed_run_equals_one_that_never_stopped(tmp_path, table, monkeypatch, stop, freeze):
+    config = tiny_config(
+        optim__epochs=4, optim__step_after=[3], validation=0.34, freeze=freeze, model__dropout=0.3, model__graph=True
+    )
+    train(config, table, tmp_path / "pictures", tmp_path / "a")
+    with monkeypatch.context() as patched:
+        stop(patched, 2)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, table, tmp_path / "pictures", tmp_path / "b")
+    assert len(rows(tmp_path / "b")) == 2
+    train(config, table, tmp_path / "pictures", tmp_path / "b", resume=True)
+    for which in ("last", "best"):
+        assert same(weights(tmp_path / "a", which), weights(tmp_path / "b", which))
+    assert rows(tmp_path / "a") == rows(tmp_path / "b")
+    for name in ("labels.parquet", "validation.parquet"):
+        a, b = (LabelTable.read_parquet(tmp_path / run / name) for run in "ab")
+        assert a.content_hash() == b.content_hash()
+
+
+def test_half_written_checkpoint_is_passed_over(tmp_path, table, monkeypatch):
+    config = tiny_config(optim__epochs=3)
+    train(config, table, tmp_path / "pictures", tmp_path / "a")
+    with monkeypatch.context() as patched:
+        stop_before(patched, 2)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, table, tmp_path / "pictures", tmp_path / "b")
+    newest = tmp_path / "b" / "checkpoints" / "epoch-2.pt"
+    newest.write_bytes(newest.read_bytes()[:1000])
+    with pytest.warns(PartlabelWarning, match=r"epoch-2\.pt: is damaged.*going on from epoch-1\.pt"):
+        train(config, table, tmp_path / "pictures", tmp_path / "b", resume=True)
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+
+
+def test_a_finished_run_is_neither_overwritten_nor_continued_with_other_things(tmp_path, table):
+    config = tiny_config(optim__epochs=1)
+    train(config, table, tmp_path / "pictures", tmp_path / "run")
+    with pytest.raises(UserError, match="holds a run already"):
+        train(config, table, tmp_path / "pictures", tmp_path / "run")
+    with pytest.raises(UserError, match="cannot be resumed") as caught:
+        train(config.replace(seed=1), table.select(range(5)), tmp_path / "pictures", tmp_path / "run", resume=True)
+    assert caught.value.offenders[0] == "seed: 0 -> 1"
+    assert caught.value.offenders[1].startswith("labels: ")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("")
+    with pytest.raises(UserError, match="is not an empty folder"):
+        train(config, table, tmp_path / "pictures", tmp_path / "other")
+
+
+def test_same_seed_same_weights_another_seed_others(tmp_path, table):
+    for run, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train(tiny_config(seed=seed, optim__epochs=1), table, tmp_path / "pictures", tmp_path / run)
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
+
+
+def test_no_known_label_stops_and_positives_only_warns(tmp_path, table):
+    nothing = table.hide(np.zeros(table.num_known, bool))
+    with pytest.raises(UserError, match="nothing can be learned"):
+        train(tiny_config(), nothing, tmp_path / "pictures", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    positives = table.hide(table.values > 0)
+    with pytest.warns(PartlabelWarning, match="no class has a known absent label"):
+        train(tiny_config(optim__epochs=1), positives, tmp_path / "pictures", tmp_path / "run")
+    summary = train(
+        tiny_config(optim__epochs=1, assume_absent=True), positives, tmp_path / "pictures", tmp_path / "assumed"
+    )
+    assert summary["assume_absent"]
+    assert not same(weights(tmp_path / "run"), weights(tmp_path / "assumed"))
+
+
+def test_assumed_absent_equals_labels_that_say_so(tmp_path, table):
+    positives = table.hide(table.values > 0)
+    config = tiny_config(optim__epochs=1)
+    train(config.replace(assume_absent=True), positives, tmp_path / "pictures", tmp_path / "a")
+    train(config, table, tmp_path / "pictures", tmp_path / "b")
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+
+
+def test_images_without_labels_are_left_out_and_counted(tmp_path, table):
+    unlabelled = table.hide(table.pair_images() >= 4)
+    summary = train(tiny_config(optim__epochs=1), unlabelled, tmp_path / "pictures", tmp_path / "a")
+    assert (summary["images_trained"], summary["images_without_labels"]) == (8, 4)
+
+
+def test_bad_pictures_stop_before_training_or_are_skipped(tmp_path, table):
+    (tmp_path / "pictures" / "003.png").write_bytes(b"")
+    (tmp_path / "pictures" / "005.png").write_text("<html>")
+    (tmp_path / "pictures" / "007.png").unlink()
+    with pytest.raises(UserError, match="1 of 12 images missing") as caught:
+        train(tiny_config(), table, tmp_path / "pictures", tmp_path / "run")
+    assert caught.value.offenders == ["007.png"]
+    assert not (tmp_path / "run").exists(), "a corrected call must not find half a run"
+    kept = table.select([i for i in range(12) if i != 7])
+    with pytest.raises(UserError, match="2 of 11 pictures") as caught:
+        train(tiny_config(), kept, tmp_path / "pictures", tmp_path / "run2")
+    assert len(caught.value.offenders) == 2
+    config = tiny_config(images__on_bad="skip", optim__epochs=1)
+    summary = train(config, table, tmp_path / "pictures", tmp_path / "run3")
+    assert (summary["images_trained"], summary["images_skipped"]) == (9, 3)
+    assert len((tmp_path / "run3" / "skipped.txt").read_text().splitlines()) == 3
+
+
+def test_validation_is_on_known_labels_of_held_out_images(tmp_path, table):
+    config = tiny_config(validation=0.25)
+    summary = train(config, simulate.partial(table, 0.67, 0), tmp_path / "pictures", tmp_path / "run")
+    held = LabelTable.read_parquet(tmp_path / "run" / "validation.parquet")
+    trained = LabelTable.read_parquet(tmp_path / "run" / "labels.parquet")
+    assert (held.num_images, summary["images_trained"]) == (3, 9)
+    assert not set(held.images.to_pylist()) & set(trained.images.to_pylist())
+    model = Model.load(tmp_path / "run", which="last")
+    scores = partlabel.predict(model, [tmp_path / "pictures" / n for n in held.images.to_pylist()])
+    expected = partlabel.metrics.evaluate(scores, held.dense())
+    assert summary["last"]["validation"]["micro_f1"] == pytest.approx(expected.micro_f1)
+    best = max(row["validation"]["mean_ap"] for row in rows(tmp_path / "run"))
+    assert summary["best"]["validation"]["mean_ap"] == best
+
+
+def test_validation_is_on_a_random_sample_only(tmp_path, table):
+    """Labels that partlabel asked for, that a person looked at or that a model gave are no fair measure of it."""
+    for name in table.images.to_pylist():
+        (tmp_path / "pictures" / f"v{name}").write_bytes((tmp_path / "pictures" / name).read_bytes())
+    image, cls = np.nonzero(table.dense())
+    value = table.dense()[image, cls]
+    origin = np.array(["given", "asked", "sampled", "review", "model"])[np.arange(len(image)) % 5]
+    given = np.zeros_like(table.dense())
+    given[image[::5], cls[::5]] = value[::5]
+    mixed = LabelTable.from_dense([f"v{n}" for n in table.images.to_pylist()], CLASSES, given)
+    for name in ("asked", "sampled", "review", "model"):
+        own = origin == name
+        mixed = mixed.with_labels(image[own], cls[own], value[own], origin=name)
+    summary = train(tiny_config(optim__epochs=1), table, tmp_path / "pictures", tmp_path / "run", validation=mixed)
+    scores = partlabel.predict(
+        Model.load(tmp_path / "run", which="last"), [tmp_path / "pictures" / name for name in mixed.images.to_pylist()]
+    )
+    labels = np.zeros_like(table.dense())
+    fair = np.isin(origin, ["given", "sampled"])
+    labels[image[fair], cls[fair]] = value[fair]
+    expected = partlabel.metrics.evaluate(scores, labels)
+    assert summary["last"]["validation"]["mean_ap"] == pytest.approx(expected.mean_ap)
+    assert summary["last"]["validation"]["mean_ap"] != partlabel.metrics.evaluate(scores, mixed.dense()).mean_ap
+
+
+def test_given_validation_table(tmp_path, table):
+    other = make_pictures(tmp_path / "pictures2", 4, seed=5)
+    for name in other.images.to_pylist():
+        (tmp_path / "pictures2" / name).rename(tmp_path / "pictures" / f"v{name}")
+    held = LabelTable.from_dense([f"v{n}" for n in other.images.to_pylist()], CLASSES, other.dense())
+    summary = train(tiny_config(), table, tmp_path / "pictures", tmp_path / "run", validation=held)
+    assert summary["images_trained"] == 12
+    wrong = LabelTable.from_dense(held.images, ["x", "y", "z"], held.dense())
+    with pytest.raises(UserError, match="other classes"):
+        train(tiny_config(), table, tmp_path / "pictures", tmp_path / "run2", validation=wrong)
+
+
+def test_bf16_agrees_with_single_precision(tmp_path, table):
+    losses = []
+    for precision in ("32", "bf16"):
+        config = tiny_config(precision=precision, optim__epochs=1)
+        losses.append(train(config, table, tmp_path / "pictures", tmp_path / precision)["last"]["loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=2e-2)
+
+
+def test_learning_rate_that_is_too_high_is_one_sentence(tmp_path, table):
+    config = tiny_config(optim__learning_rate=1e30)
+    with pytest.raises(UserError, match="choose a lower learning rate"):
+        train(config, table, tmp_path / "pictures", tmp_path / "run")
+
+
+def test_head_has_its_own_learning_rate_and_biases_do_not_decay(tmp_path, table, monkeypatch):
+    seen = []
+    original = partlabel.training.loop._Training._update
+
+    def looking(self):
+        groups = self.optimizer.param_groups
+        seen.append([(g["lr"], g["weight_decay"], {p.ndim > 1 for p in g["params"]}) for g in groups])
+        return original(self)
+
+    monkeypatch.setattr(partlabel.training.loop._Training, "_update", looking)
+    config = tiny_config(
+        optim__epochs=2, optim__step_after=[1], optim__head_learning_rate=0.05, optim__weight_decay=0.2
+    )
+    train(config, table, tmp_path / "pictures", tmp_path / "run")
+    assert seen[0] == [(0.01, 0.2, {True}), (0.01, 0.0, {False}), (0.05, 0.2, {True}), (0.05, 0.0, {False})]
+    assert [group[0] for group in seen[-1]] == pytest.approx([0.001, 0.001, 0.005, 0.005])
+
+
+def test_gradient_is_clipped(tmp_path, table, monkeypatch):
+    norms = []
+    original = torch.optim.SGD.step
+
+    def looking(self, *arguments, **keywords):
+        gradients = [p.grad.norm() for group in self.param_groups for p in group["params"]]
+        norms.append(float(torch.stack(gradients).norm()))
+        return original(self, *arguments, **keywords)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", looking)
+    train(tiny_config(optim__clip_norm=1e-3, optim__epochs=1), table, tmp_path / "pictures", tmp_path / "run")
+    assert norms
+    assert max(norms) <= 1.0001e-3
+
+
+SCRIPT = """
+import sys, torch
+from pathlib import Path
+from partlabel import Config, LabelTable, train
+torch.set_num_threads(1)
+folder = Path(sys.argv[1])
+for name in sys.argv[3:]:
+    config = Config.read(folder / f"{name}.toml")
+    train(config, LabelTable.read_parquet(folder / f"{name}.parquet"), folder / "pictures", folder / sys.argv[2] / name)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_equal_one(tmp_path, table):
+    """Gloo processes under torchrun. Frozen: shares of other sizes and a batch of one row, which leaves one rank
+    without a row, equal one process. With batch normalisation: every rank saves and validates the same model.
+    """
+    labels = table.dense()
+    labels[6:, 1:] = 0
+    frozen = tiny_config(freeze="all", optim__epochs=3, optim__batch_size=4, validation=0.3, optim__learning_rate=0.05)
+    jobs = {
+        "uneven": (frozen, labels[:9]),
+        "single": (frozen.replace(optim__batch_size=1), labels[:5]),
+        "unknown-as-absent": (frozen.replace(optim__batch_size=1, loss__name="an"), labels[5:10]),
+        "normalised": (tiny_config(validation=0.3), labels),
+    }
+    for name, (config, values) in jobs.items():
+        config.write(tmp_path / f"{name}.toml")
+        LabelTable.from_dense(table.images[: len(values)], CLASSES, values).write_parquet(tmp_path / f"{name}.parquet")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    subprocess.run([sys.executable, *torchrun, script, tmp_path, "two", *jobs], check=True, timeout=600)
+    for name, (config, values) in jobs.items():
+        part = LabelTable.from_dense(table.images[: len(values)], CLASSES, values)
+        train(config, part, tmp_path / "pictures", tmp_path / "one" / name)
+        one, two = tmp_path / "one" / name, tmp_path / "two" / name
+        if name != "normalised":
+            assert all(torch.allclose(weights(one)[key], weights(two)[key], atol=1e-5) for key in weights(one))
+            for a, b in zip(rows(one), rows(two), strict=True):
+                assert a["loss"] == pytest.approx(b["loss"], rel=1e-5)
+                assert a["validation"] == pytest.approx(b["validation"])
+        held = LabelTable.read_parquet(two / "validation.parquet")
+        measured = measure(Model.load(two, which="last"), held, tmp_path / "pictures")
+        found = rows(two)[-1]["validation"]["zero_one"]
+        assert found == pytest.approx(measured.zero_one)
+
+
+def test_frozen_run_from_an_earlier_model_starts_where_it_ended(tmp_path, table):
+    first = tiny_config(freeze="all", optim__epochs=3, model__pooling="average")
+    train(first, table, tmp_path / "pictures", tmp_path / "first")
+    again = first.replace(model__weights=str(tmp_path / "first"), optim__learning_rate=1e-12, optim__epochs=1)
+    train(again, table, tmp_path / "pictures", tmp_path / "again")
+    old, new = weights(tmp_path / "first"), weights(tmp_path / "again")
+    assert all(torch.allclose(old[key], new[key], atol=1e-6) for key in old)
+
+
+def test_resume_with_another_validation_table_or_other_pictures(tmp_path, table):
+    config = tiny_config(optim__epochs=1, images__on_bad="skip")
+    held = table.select(range(4))
+    train(config, table, tmp_path / "pictures", tmp_path / "run", validation=held)
+    with pytest.raises(UserError, match="cannot be resumed"):
+        train(config, table, tmp_path / "pictures", tmp_path / "run", resume=True)
+    (tmp_path / "pictures" / "011.png").unlink()
+    with pytest.raises(UserError, match="cannot be resumed"):
+        train(config, table, tmp_path / "pictures", tmp_path / "run", resume=True, validation=held)
+
+
+def test_finished_run_resumed_changes_nothing_and_a_new_one_says_so(tmp_path, table, capsys):
+    config = tiny_config(optim__epochs=1)
+    summary = train(config, table, tmp_path / "pictures", tmp_path / "run", resume=True)
+    assert "a new one begins" in capsys.readouterr().err
+    assert train(config, table, tmp_path / "pictures", tmp_path / "run", resume=True) == summary
+
+
+def test_broken_link_is_a_missing_picture(tmp_path, table):
+    (tmp_path / "pictures" / "002.png").unlink()
+    (tmp_path / "pictures" / "002.png").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="002"):
+        train(tiny_config(), table, tmp_path / "pictures", tmp_path / "run")
+    summary = train(tiny_config(optim__epochs=1, images__on_bad="skip"), table, tmp_path / "pictures", tmp_path / "run")
+    assert summary["images_skipped"] == 1
+
+
+def test_cache_folder_that_cannot_be_written(tmp_path, table, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "file" / "cache"))
+    train(tiny_config(optim__epochs=1), table, tmp_path / "pictures", tmp_path / "run")
+    with pytest.raises(UserError, match="set PARTLABEL_CACHE"):
+        train(tiny_config(freeze="all"), table, tmp_path / "pictures", tmp_path / "frozen")
+
+
+def test_disk_that_fills_up_while_saving(tmp_path, table, monkeypatch):
+    def full(*_):
+        raise RuntimeError("[enforce fail at inline_container.cc:778] . PytorchStreamWriter failed writing file")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(UserError, match="resume when there is room"):
+        train(tiny_config(), table, tmp_path / "pictures", tmp_path / "run")
+
+
+def test_loss_without_a_solution_stops_before_anything_is_written(tmp_path, table):
+    config = tiny_config(loss__p0=0.5, loss__value=0.1)
+    with pytest.raises(UserError, match="loss"):
+        train(config, table, tmp_path / "pictures", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_summary_says_what_was_trained(tmp_path, table):
+    summary = train(tiny_config(), table, tmp_path / "pictures", tmp_path / "run")
+    assert summary == json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["images_trained"], summary["known_labels"], summary["classes"]) == (12, 36, 3)
+    assert Config.read(tmp_path / "run" / "config.toml") == tiny_config()
