@@ -13,10 +13,10 @@ from partlabel.formats.coding import ABSENT, PRESENT, SILENT, UNCERTAIN, Coding
 from partlabel.formats.given import given
 from partlabel.formats.report import ImportReport
 from partlabel.formats.spine import settle
-from partlabel.formats.table.delimited import TextTable
 from partlabel.formats.table.job import Job
 from partlabel.formats.table.layouts import read_wide
 from partlabel.formats.table.options import TableOptions
+from partlabel.formats.table.tables import Table
 from partlabel.labels.table import LabelTable
 
 __all__ = ["ChexpertOptions", "read"]
@@ -105,7 +105,7 @@ def _check_metadata(path: str, studies: bool, options: ChexpertOptions) -> None:
         raise UserError(f"{path}: metadata is for a table of studies with study_id and without Path")
 
 
-def _findings(text: TextTable, options: ChexpertOptions) -> list[str]:
+def _findings(text: Table, options: ChexpertOptions) -> list[str]:
     """Return the findings that the table has, under their new names."""
     known = {name.casefold() for name in FINDINGS}
     rename = {tidy(old): tidy(new) for old, new in (options.rename or {}).items()}

@@ -13,7 +13,8 @@ import pyarrow as pa
 from partlabel.core.errors import UserError
 from partlabel.formats.assemble import Statements
 from partlabel.formats.report import ImportReport, Tally, plural
-from partlabel.formats.table.delimited import TextTable, open_table
+from partlabel.formats.table.delimited import open_table
+from partlabel.formats.table.tables import Table
 from partlabel.labels.pairs import ranges
 
 #: values of the view columns ``Frontal/Lateral`` (CheXpert) and ``ViewPosition`` (MIMIC-CXR)
@@ -23,14 +24,14 @@ _STUDY_COLUMNS = ("dicom_id", "subject_id", "study_id")
 _PATIENT = re.compile(r"(?:^|/)(patient\d+|p\d{4,})/")
 
 
-def open_unpacked(path: str) -> TextTable:
+def open_unpacked(path: str) -> Table:
     """Read the header of a table; a compressed one is refused with what to do."""
     if path.casefold().endswith((".gz", ".zip")):
         raise UserError(f"{path}: the table is compressed; unpack it first")
     return open_table(path)
 
 
-def columns(table: TextTable, wanted: Sequence[str]) -> list[int]:
+def columns(table: Table, wanted: Sequence[str]) -> list[int]:
     """Return the numbers of columns by their names in lower case.
 
     Raises:
@@ -42,7 +43,7 @@ def columns(table: TextTable, wanted: Sequence[str]) -> list[int]:
     return [numbers[name] for name in wanted]
 
 
-def view_column(table: TextTable) -> str:
+def view_column(table: Table) -> str:
     """Return the name of the column with the view, in lower case.
 
     Raises:
@@ -55,7 +56,7 @@ def view_column(table: TextTable) -> str:
     return found
 
 
-def keep_view(said: Statements, table: TextTable, path_column: int, view: str, report: ImportReport) -> None:
+def keep_view(said: Statements, table: Table, path_column: int, view: str, report: ImportReport) -> None:
     """Leave out the images of another view."""
     wanted: set[str] = set()
     for batch in table.batches([path_column, *columns(table, [view_column(table)])]):

@@ -14,7 +14,7 @@ from partlabel.core.errors import UserError
 from partlabel.formats.labelstudio.answers import ABSENT, PRESENT, Answers, choose_controls, choose_image
 from partlabel.formats.labelstudio.options import LabelStudioOptions
 from partlabel.formats.report import ImportReport, Tally, plural
-from partlabel.formats.table.delimited import TextTable
+from partlabel.formats.table.tables import Table
 
 #: what Label Studio itself writes beside the task data and the controls
 _OWN = ("id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "was_cancelled", "agreement")
@@ -50,7 +50,7 @@ def read_min(path: str, items: Sequence[msgspec.Raw], options: LabelStudioOption
     return job.read(records, Answers(place, (job.present, job.absent)), parse_text=False)
 
 
-def read_csv(text: TextTable, options: LabelStudioOptions, report: ImportReport) -> Answers:
+def read_csv(text: Table, options: LabelStudioOptions, report: ImportReport) -> Answers:
     """Read a CSV or TSV export.
 
     Raises:
