@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import tempfile
 from pathlib import Path
 
@@ -129,6 +130,12 @@ def test_studies_in_any_order_and_twice(put):
     assert f"{path}:5 present / {path}:6 absent" in error.offenders[0]
     table, _ = formats.read("chexpert", path, metadata=metadata, conflicts="present")
     assert table.dense().tolist() == [[1, 0], [1, 0], [0, 0], [-1, 0]]
+
+
+def test_compressed_tables_are_read_as_they_are(put):
+    plain, packed = put(CHEXPERT), put("", "t.csv.gz")
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert formats.read("chexpert", packed)[0].content_hash() == formats.read("chexpert", plain)[0].content_hash()
 
 
 def test_mistakes_around_studies(put):

@@ -6,7 +6,7 @@ A format is one module; ``FORMATS`` is the only place that lists them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,13 +44,15 @@ class Format:
         options: dataclass whose fields are the options; each field's metadata holds its ``help``.
         read: (path, options) -> table and report.
         write: (table, path) -> None; None where the format cannot hold a label table.
+        several: whether ``read`` takes a list of paths, or one.
     """
 
     name: str
     summary: str
     options: type[Any]
-    read: Callable[[str, Any], tuple[LabelTable, ImportReport]]
+    read: Callable[[Any, Any], tuple[LabelTable, ImportReport]]
     write: Callable[[LabelTable, str], None] | None = None
+    several: bool = False
 
 
 #: name -> format
@@ -63,6 +65,7 @@ FORMATS = {
             table.TableOptions,
             table.read,
             table.write,
+            several=True,
         ),
         Format(
             "coco",
@@ -145,17 +148,20 @@ FORMATS = {
             openimages.OpenImagesOptions,
             openimages.read,
             openimages.write,
+            several=True,
         ),
     )
 }
 
 
-def read(format: str, path: str | os.PathLike[str], **options: Any) -> tuple[LabelTable, ImportReport]:
+def read(
+    format: str, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **options: Any
+) -> tuple[LabelTable, ImportReport]:
     """Read annotations.
 
     Args:
         format: a name in ``FORMATS``.
-        path: file to read.
+        path: file to read, or a folder, as the format says; ``csv`` and ``openimages`` also take several.
         options: of the format, as Python values or as the text of the command line; None means not given.
 
     Returns:
@@ -167,8 +173,14 @@ def read(format: str, path: str | os.PathLike[str], **options: Any) -> tuple[Lab
     """
     chosen = _find(format)
     given = build(chosen.options, format, options)
+    paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(own) for own in path]
+    if len(paths) != 1 and not (paths and chosen.several):
+        raise UserError(
+            f"the format {format} reads one source at a time, not {len(paths)}; import each by itself and put the "
+            "label tables together with partlabel labels merge"
+        )
     try:
-        return chosen.read(os.fspath(path), given)
+        return chosen.read(paths if chosen.several else paths[0], given)
     except MemoryError as error:
         raise UserError(
             f"{path}: not enough memory for its labels; choose classes with classes=FILE, or import it in parts"

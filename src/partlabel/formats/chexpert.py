@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -92,17 +92,18 @@ def read(path: str, options: ChexpertOptions) -> tuple[LabelTable, ImportReport]
     report.layout = f"{'studies' if studies else 'pictures'}, {table.describe()}"
     codes = {"1": PRESENT, "0": ABSENT, "-1": _UNCERTAIN[options.uncertain], "": SILENT}
     columns = TableOptions(
+        coding=Coding("the CheXpert layout", codes),
         classes=options.classes or _findings(table, options),
         rename=options.rename,
         image_column=f"#{image_column + 1}",
     )
-    job = Job(columns, report, Coding("the CheXpert layout", codes))
+    job = Job(columns, report)
     read_wide(job, table)
     source = job.source()
     if options.metadata is not None:
-        _spread(source, options.metadata, options.view, report)
+        source = _spread(source, options.metadata, options.view, report)
     elif options.view != "all":
-        _keep_view(source, table, image_column, options.view, report)
+        source = _keep_view(source, table, image_column, options.view, report)
     _group_patients(source, report)
     return finish(source, options, report), report
 
@@ -147,22 +148,23 @@ def _is_view(cell: str, wanted: str) -> bool:
     return _VIEWS.get(cell.strip().casefold()) == wanted
 
 
-def _keep_view(source: Source, table: Table, path_column: int, view: str, report: ImportReport) -> None:
-    """Leave out the images of another view."""
+def _keep_view(source: Source, table: Table, path_column: int, view: str, report: ImportReport) -> Source:
+    """Return the source without the images of another view."""
     wanted: set[str] = set()
     for batch in table.batches([path_column, *_columns(table, [_view_column(table)])]):
         paths, views = (column.to_pylist() for column in batch.columns)
         wanted.update(path.strip() for path, own in zip(paths, views, strict=True) if _is_view(own, view))
     keep: NDArray[np.bool_] = np.array([name in wanted for name in source.images.to_pylist()], bool)
-    if not keep.all():
-        lost = source.images.filter(pa.array(~keep))
-        report.dropped[f"images that are not {view}"] = Tally.of(lost[: Tally.KEPT].to_pylist(), len(lost))
-        source.keep(keep[np.asarray(source.image)])
-        source.image = (np.cumsum(keep, dtype=np.int32) - 1)[np.asarray(source.image)]
-        source.images = source.images.filter(pa.array(keep))
+    if keep.all():
+        return source
+    lost = source.images.filter(pa.array(~keep))
+    report.dropped[f"images that are not {view}"] = Tally.of(lost[: Tally.KEPT].to_pylist(), len(lost))
+    left = source.only(keep[np.asarray(source.image)])
+    number = np.cumsum(keep, dtype=np.int32) - 1
+    return replace(left, image=number[np.asarray(left.image)], images=source.images.filter(pa.array(keep)))
 
 
-def _spread(source: Source, metadata: str, view: str, report: ImportReport) -> None:
+def _spread(source: Source, metadata: str, view: str, report: ImportReport) -> Source:
     """Turn statements about studies into statements about the pictures of these studies, as MIMIC-CXR-JPG names them.
 
     Studies without a picture and pictures without a labelled study are left out and counted.
@@ -183,9 +185,11 @@ def _spread(source: Source, metadata: str, view: str, report: ImportReport) -> N
     order = np.argsort(image, kind="stable")
     start = np.searchsorted(image[order], np.arange(len(number) + 1))
     count = np.diff(start)[kept]
-    source.keep(order[ranges(start[kept], count)])
-    source.image = np.repeat(np.arange(len(kept), dtype=np.int32), count)
-    source.images = pa.array([names[i] for i in np.flatnonzero(study >= 0)], pa.string())
+    return replace(
+        source.only(order[ranges(start[kept], count)]),
+        image=np.repeat(np.arange(len(kept), dtype=np.int32), count),
+        images=pa.array([names[i] for i in np.flatnonzero(study >= 0)], pa.string()),
+    )
 
 
 def _read_metadata(path: str, view: str) -> tuple[list[str], list[str], list[str]]:

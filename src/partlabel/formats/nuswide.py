@@ -141,9 +141,7 @@ def _matrix_source(
         2 * matrix.reshape(-1) - 1,
         place,
     )
-    if options.zero == "unknown":
-        source.keep(np.flatnonzero(matrix))
-    return source
+    return source if options.zero == "absent" else source.only(np.flatnonzero(matrix))
 
 
 def _set(path: str, lists: Lists, wanted: str | None) -> str:

@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import IO, TypeVar, cast
 
 import msgspec
 from lxml import etree
 
 from partlabel.core.errors import UserError
+from partlabel.formats.packed import opened
 
 Content = TypeVar("Content")
 Watcher = Callable[[int, int], None]
@@ -71,11 +71,8 @@ def find_encoding(path: str, declared: str | None = None) -> str:
     Raises:
         UserError: the file cannot be opened, is empty, or has neither a mark nor the look of UTF-8; an unknown codec.
     """
-    try:
-        with open(path, "rb") as file:
-            start = file.read(4096)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    with opened(path) as content:
+        start = content.file.read(4096)
     if not start:
         raise UserError(f"{path}: the file is empty")
     marked = next((codec for mark, codec in _MARKS if start.startswith(mark)), None)
@@ -91,7 +88,7 @@ def find_encoding(path: str, declared: str | None = None) -> str:
     return marked or "utf-8"
 
 
-def text_lines(path: str) -> list[str]:
+def text_lines(path: str, encoding: str | None = None) -> list[str]:
     """Return the lines without outer blanks; item i is line i + 1. Blank lines at the end are left out.
 
     Lines end with LF, CRLF or CR. The text is UTF-8, or what its byte-order mark says.
@@ -99,11 +96,9 @@ def text_lines(path: str) -> list[str]:
     Raises:
         UserError: the file cannot be read or holds no text, or lines are in another encoding (all are listed).
     """
-    encoding = find_encoding(path)
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})", [path]) from error
+    encoding = encoding or find_encoding(path)
+    with opened(path) as packed:
+        content = packed.file.read()
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:

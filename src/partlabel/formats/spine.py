@@ -154,8 +154,10 @@ def _name_images(said: Statements, options: CommonOptions, report: ImportReport)
     Raises:
         UserError: different images would get one name, or none begins as the rule says.
     """
-    old, rule = said.images.to_pylist(), options.image_names
-    new = old
+    rule = options.image_names
+    if rule == "path" and options.images is None:
+        return
+    old = new = said.images.to_pylist()
     if rule == "file":
         new = [name.replace("\\", "/").rpartition("/")[2] for name in old]
     elif rule not in ("path", "url"):

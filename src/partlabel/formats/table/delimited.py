@@ -18,8 +18,9 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from partlabel.core.errors import UserError
+from partlabel.formats.packed import Content, opened
 from partlabel.formats.reading import advance, find_encoding
-from partlabel.formats.table.packed import Content, opened
+from partlabel.formats.table.sheets import open_sheet
 from partlabel.formats.table.tables import BATCH_ROWS, Batch, Table
 
 BLOCK_BYTES = 2 << 20
@@ -27,6 +28,7 @@ _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 #: lines from which encoding, separator and header are told
 _FIRST_LINES = 200
 _QUOTE = " (a quote that is not closed?)"
+_JSON = re.compile(r'\s*(\{\s*"|\[\s*\{)')
 _WORD, _NUMBER = re.compile(r"[^\W\d_]+"), re.compile(r"\d+")
 #: a column whose cells have more shapes than this holds free text
 _FREE_TEXT = 50
@@ -166,12 +168,21 @@ class _Counted:
     flush = close
 
 
-def open_table(path: str, *, encoding: str | None = None, separator: str | None = None) -> TextTable:
-    """Read the header of a table; encoding and separator are found where they are not given.
+def open_table(
+    path: str, *, encoding: str | None = None, separator: str | None = None, sheet: str | None = None
+) -> Table:
+    """Read the header of a table: text, packed or not, a sheet of a workbook, or Parquet, told by the first bytes.
+
+    Args:
+        path: of the file.
+        encoding, separator: of text; found where they are not given.
+        sheet: of a workbook that has several.
 
     Raises:
         UserError: the file cannot be read, its encoding is not known, or its separator cannot be told.
     """
+    if (table := open_sheet(path, sheet)) is not None:
+        return table
     encoding = find_encoding(path, encoding)
     try:
         with _text(path, encoding) as file:
@@ -181,9 +192,13 @@ def open_table(path: str, *, encoding: str | None = None, separator: str | None 
         raise UserError(f"{path}: the beginning of the table cannot be read ({error})") from error
     if not any(readings.values()):
         raise UserError(f"{path}: the file holds only blank lines")
+    if _JSON.match("".join(start[:3])):
+        raise UserError(
+            f"{path}: JSON, not a table; these formats are JSON: coco, labelstudio, fiftyone, huggingface, labelme"
+        )
     if separator is None:
         separator = _tell_separator(path, readings)
-    line, header, lines = readings[separator][0]
+    line, header, lines = (readings[separator] or next(filter(None, readings.values())))[0]
     if wrong := _undecoded(encoding, header):
         raise _unreadable(path, [(line, text) for text in wrong])
     return TextTable(path, encoding, separator, header, line + len(lines) - 1)
@@ -285,12 +300,12 @@ def _beginning(start: Sequence[str], separator: str) -> list[tuple[int, list[str
 
 def _tell_separator(path: str, readings: dict[str, list[tuple[int, list[str], list[str]]]]) -> str:
     """Return the only separator that gives a header of several columns and rows of the same length."""
-    several = [c for c, records in readings.items() if len(records[0][1]) > 1]
+    several = [c for c, records in readings.items() if records and len(records[0][1]) > 1]
     fitting = [c for c in several if all(len(row) == len(readings[c][0][1]) for _, row, _ in readings[c])]
     found = fitting or several
     if len(found) == 1:
         return found[0]
-    line, row, _ = readings[","][0]
+    line, row, _ = next(records for records in readings.values() if records)[0]
     names = " or ".join(_SEPARATORS[c] for c in found)
     what = f"{names} are both possible" if found else "no comma, semicolon, tab or pipe in the header"
     raise UserError(
