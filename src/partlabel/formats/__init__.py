@@ -94,13 +94,13 @@ FORMATS = {
         ),
         Format(
             "labelme",
-            "LabelMe JSON files: the flags of pictures, and by option the labels of shapes",
+            "LabelMe JSON files: the flags of images, and by option the labels of shapes",
             labelme.LabelMeOptions,
             labelme.read,
         ),
         Format(
             "folders",
-            "class folders; a picture copied into several folders is one image",
+            "class folders; an image copied into several folders is one image",
             folders.FolderOptions,
             folders.read,
         ),

@@ -192,7 +192,7 @@ def _refuse_empty(
     why = "image tags are not part of this format, so exports of tagged images look like this"
     if options.not_listed is None:
         raise UserError(
-            f"{path}: {counts}: {why}; if nothing is in these pictures, say not_listed=absent, "
+            f"{path}: {counts}: {why}; if nothing is in these images, say not_listed=absent, "
             "and not_listed=unknown if nobody looked"
         )
     report.warnings.append(f"{counts}: {why}")

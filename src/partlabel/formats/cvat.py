@@ -200,7 +200,7 @@ def _check_root(path: str, root: etree._Element) -> None:
 
 
 def _check_repeats(content: _Content, number: NDArray[np.int32], size: int, report: ImportReport) -> None:
-    """Refuse pictures of one name in several tasks; in one task they are one image."""
+    """Refuse images of one name in several tasks; in one task they are one image."""
     if size == len(number):
         return
     first: dict[int, int] = {}
@@ -212,8 +212,8 @@ def _check_repeats(content: _Content, number: NDArray[np.int32], size: int, repo
             clash.append(f"{content.images[position][0]}: {owners}")
     if clash:
         raise UserError(
-            f"{content.path}: pictures of different tasks have the same name; export each task by itself and "
-            "put its pictures into a folder of its own",
+            f"{content.path}: images of different tasks have the same name; export each task by itself and "
+            "put its images into a folder of its own",
             clash,
         )
     report.notes.append(
