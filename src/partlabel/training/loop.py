@@ -93,7 +93,7 @@ def train(
         state.history.append(row)
         job.report.line(epoch_line(row, config.optim.epochs))
         save(job, state, scores)
-    return finish(job, state, data)
+    return finish(job, state, data, batches)
 
 
 def relabel(job: Job, state: State, data: Data, batches: Batches, epoch: int) -> dict[str, Any]:

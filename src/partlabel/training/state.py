@@ -160,7 +160,7 @@ def save(job: Job, state: State, held_out: NDArray[np.float32] | None) -> None:
     state.epoch, state.best = row["epoch"], score if improved else state.best
     if job.engine.first:
         state.model.save(job.out / "last")
-        if improved or score is None:
+        if improved or state.best is None:  # an epoch without a number never takes the place of one that has one
             copy_model(job.out / "last", job.out / "best")
             if held_out is not None:
                 write_scores(job.out, state.model.classes, held_out)

@@ -9,11 +9,20 @@ import numpy as np
 from partlabel.metrics import Metrics
 
 
-def headline(metrics: Metrics, ranked: bool = True) -> dict[str, float | None]:
-    """The metrics of the paper's tables; None where undefined, and mAP where the labels rank nothing."""
-    names = ("mean_ap", "zero_one", "macro_f1", "micro_f1", "pc_precision", "pc_recall", "ov_precision", "ov_recall")
+def headline(metrics: Metrics) -> dict[str, float | None]:
+    """The metrics of the paper's tables; None where undefined."""
+    names = (
+        "mean_ap",
+        "mean_roc_auc",
+        "zero_one",
+        "macro_f1",
+        "micro_f1",
+        "pc_precision",
+        "pc_recall",
+        "ov_precision",
+        "ov_recall",
+    )
     values = {name: float(getattr(metrics, name)) for name in names}
-    values["mean_ap"] = values["mean_ap"] if ranked else np.nan
     return {name: None if np.isnan(value) else value for name, value in values.items()}
 
 

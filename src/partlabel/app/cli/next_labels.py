@@ -117,7 +117,7 @@ def _text(result: dict[str, Any], output: Path, label_studio: Path | None) -> st
     gain = result["expected_gain_per_1000"]
     lines.append(
         f"The scores expect {result['expected_present']:.0%} of the answers to be present, and a gain of about "
-        f"{result['expected_gain']:.1f} points of mAP ({gain:.2f} for 1,000 answers)"
+        f"{result['expected_gain']:.1f} points of mAP ({gain:.2f} points for each 1,000 answers)"
     )
     if not result["worth_asking"]:
         lines.append("That is little: other pictures, or classes of their own, may bring more than more answers")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from partlabel.core.errors import UserError
 from partlabel.images import check, resolve
 from partlabel.labels.holdout import at_random, random_sample
+from partlabel.labels.split import units
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.metrics.calibration import Calibration, sigmoid
 from partlabel.tasks.predict import predict
@@ -124,17 +125,6 @@ def _measured(
         thresholds=np.array(about["thresholds"], np.float64)[chosen],
         sources=tuple(about["threshold_sources"][c] for c in chosen),
         calibration=calibration,
-        units=_units(table),
+        units=units(table.num_images, table.groups)[0],
         left_out={name: int(count) for name, count in zip(ORIGINS, left_out, strict=True) if count},
     )
-
-
-def _units(table: LabelTable) -> NDArray[np.int64]:
-    """Numbers of the groups; an image without a group is one of its own."""
-    if table.groups is None:
-        return np.arange(table.num_images)
-    encoded = table.groups.dictionary_encode()
-    unit = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    alone = unit < 0
-    unit[alone] = len(encoded.dictionary) + np.arange(int(alone.sum()))
-    return np.unique(unit, return_inverse=True)[1]
