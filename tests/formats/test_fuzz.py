@@ -65,6 +65,10 @@ VALID: dict[str, tuple[str, Path, str, dict[str, str]]] = {
     "label studio": ("labelstudio", CASES / "LS-01", "min.json", {}),
     "label studio csv": ("labelstudio", CASES / "LS-01", "export.csv", {"not_listed": "absent"}),
     "fiftyone": ("fiftyone", CASES / "FO-01", "pos", {"negative": "{}/neg/labels.json"}),
+    "sagemaker": ("manifest", CASES / "MANIFEST-01", "output.manifest", {"weak": "keep"}),
+    "labelbox": ("manifest", CASES / "MANIFEST-01", "labelbox.ndjson", {"not_listed": "absent"}),
+    "vertex": ("manifest", CASES / "MANIFEST-01", "vertex.jsonl", {}),
+    "vertex csv": ("manifest", CASES / "MANIFEST-01", "vertex.csv", {"split": "training,validation"}),
     "parquet": ("huggingface", HUGGINGFACE, "list.parquet", {}),
     "disk": ("huggingface", HUGGINGFACE, "disk", {}),
 }
@@ -74,6 +78,11 @@ MADE = {
         "nuswide",
         {"nus/TrainImagelist.txt": "a\\b.jpg\nc.jpg\n", "nus/Labels_sky_Train.txt": "1\n0\n"},
         "nus",
+    ),
+    "prodigy": (
+        "manifest",
+        {"answers/p.jsonl": '{"image": "a", "accept": ["cat"], "answer": "accept"}\n'},
+        "answers/p.jsonl",
     ),
     "metadata": (
         "huggingface",

@@ -20,6 +20,7 @@ from partlabel.formats import (
     huggingface,
     labelme,
     labelstudio,
+    manifest,
     nuswide,
     openimages,
     table,
@@ -134,6 +135,12 @@ FORMATS = {
             "Hugging Face datasets: Parquet, folders of save_to_disk, image folders with metadata.jsonl",
             huggingface.HuggingFaceOptions,
             huggingface.read,
+        ),
+        Format(
+            "manifest",
+            "JSON lines of annotation services: SageMaker, Vertex AI (also CSV), Azure ML, Labelbox, Prodigy",
+            manifest.ManifestOptions,
+            manifest.read,
         ),
         Format(
             "openimages",

@@ -15,11 +15,6 @@ from partlabel.core.errors import UserError
 Options = TypeVar("Options")
 
 
-def option(help: str, parse: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """Return the metadata of an option, a field of a frozen dataclass: its help text and how a given value is read."""
-    return {"help": help, "parse": parse}
-
-
 #: endings of files with names; a value that ends so is never one name
 _LISTS = (".txt", ".csv", ".tsv", ".names")
 

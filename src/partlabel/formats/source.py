@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ CONFLICTS = ("error", "unknown", "present", "absent", "majority")
 #: the most pairs that not_listed=absent may fill in; each takes 6 bytes
 MOST_FILLED = 2_000_000_000
 #: the fields of a source with one entry for each statement
-_STATEMENT = ("image", "cls", "value", "row", "origin", "score", "round", "yields")
+_OF_STATEMENTS = ("image", "cls", "value", "row", "origin", "score", "round", "yields")
 _WORDS = {1: "present", -1: "absent", 0: "unknown"}
 
 
@@ -45,6 +45,7 @@ class Source:
         round: (S,) rounds of what a model said, -1 elsewhere; or None.
         yields: (S,) statements that count only where no other is made about their pair; None: those of a model.
         unlabelled: (N,) images that nobody has labelled; their pairs stay unknown whatever ``not_listed`` says.
+        modelled: (N,) images that only a model has looked at; what it does not list is a label of the model, too.
         settled: the class names if the reader has settled them itself.
         sort: the classes have no order of their own and are ordered by name.
         annotated: images without a statement are counted in the report.
@@ -65,17 +66,19 @@ class Source:
     round: ArrayLike | None = None
     yields: ArrayLike | None = None
     unlabelled: NDArray[np.bool_] | None = None
+    modelled: NDArray[np.bool_] | None = None
     settled: Classes | None = None
     sort: bool = False
     annotated: bool = False
     what: str = "labels of {} classes that are not in the class list"
 
-    def only(self, index: NDArray[Any]) -> Source:
-        """Return the source with some of its statements, given as a mask (S,) or as numbers."""
-        row = np.arange(len(np.asarray(self.cls))) if self.row is None else self.row
-        arrays = {name: getattr(self, name) for name in _STATEMENT if name != "row"}
-        kept = {name: np.asarray(own)[index] for name, own in arrays.items() if own is not None}
-        return replace(self, row=np.asarray(row)[index], **kept)
+    def keep(self, index: NDArray[Any]) -> None:
+        """Leave only some statements, given as a mask (S,) or as numbers in the wanted order."""
+        if self.row is None:
+            self.row = np.arange(len(np.asarray(self.image)))
+        for name in _OF_STATEMENTS:
+            if (array := getattr(self, name)) is not None:
+                setattr(self, name, np.asarray(array)[index])
 
 
 def unique(names: Sequence[str] | pa.Array) -> tuple[pa.StringArray, NDArray[np.int32]]:
@@ -94,7 +97,7 @@ class Statements:
 
     def __init__(self, source: Source, classes: Sequence[str], cls: NDArray[np.int32]) -> None:
         self.images, self.classes, self.groups, self.place = source.images, classes, source.groups, source.place
-        self.unlabelled = source.unlabelled
+        self.unlabelled, self.modelled = source.unlabelled, source.modelled
         self.image, self.cls = np.asarray(source.image, np.int32), cls
         self.value = np.asarray(source.value, np.int8)
         self.row: NDArray[np.int64] | None = np.arange(len(cls))
@@ -111,7 +114,7 @@ class Statements:
 
     def keep(self, index: NDArray[Any]) -> None:
         """Leave only some statements, given as a mask (S,) or as numbers in the wanted order."""
-        for name in _STATEMENT:
+        for name in _OF_STATEMENTS:
             if (array := getattr(self, name)) is not None:
                 setattr(self, name, array[index])
 
@@ -124,6 +127,7 @@ class Statements:
         self.images = self.images.filter(pa.array(mask))
         self.groups = None if self.groups is None else self.groups.filter(pa.array(mask))
         self.unlabelled = None if self.unlabelled is None else self.unlabelled[mask]
+        self.modelled = None if self.modelled is None else self.modelled[mask]
 
     def join_images(self, number: NDArray[np.int32], names: pa.StringArray) -> None:
         """Put images together.
@@ -139,10 +143,17 @@ class Statements:
             for own, group in zip(number.tolist(), self.groups.to_pylist(), strict=True):
                 groups[own] = groups[own] or group
             self.groups = pa.array(groups, pa.string())
+
+        def any_of(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+            result = np.zeros(len(names), bool)
+            result[number[mask]] = True
+            return result
+
         if self.unlabelled is not None:
-            labelled = np.zeros(len(names), bool)
-            labelled[number[~self.unlabelled]] = True
-            self.unlabelled = ~labelled
+            seen = ~self.unlabelled
+            self.unlabelled = ~any_of(seen)
+            if self.modelled is not None:
+                self.modelled = any_of(self.modelled) & ~any_of(seen & ~self.modelled)
 
     def merge(self, report: ImportReport, policy: str) -> None:
         """Leave one statement for each pair, sorted by pair.
@@ -249,9 +260,11 @@ class Statements:
             value.reshape(num_images, num_classes)[self.unlabelled] = 0
         value[listed] = self.value
         self.value = value
-        for name, nothing in (("origin", 0), ("score", np.nan), ("round", -1)):
+        origin = 0 if self.modelled is None else np.repeat(np.where(self.modelled, MODEL, 0), num_classes)
+        for name, nothing in (("origin", origin), ("score", np.nan), ("round", -1)):
             if (own := getattr(self, name)) is not None:
-                filled = np.full(total, nothing, own.dtype)
+                filled = np.empty(total, own.dtype)
+                filled[:] = nothing
                 filled[listed] = own
                 setattr(self, name, filled)
         self.image = np.repeat(np.arange(num_images, dtype=np.int32), num_classes)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing, write_text
-from partlabel.formats.labelstudio.addresses import local_address
+from partlabel.formats.addresses import local_address
 from partlabel.formats.labelstudio.writing import interface_path
 from partlabel.formats.reading import load_json
 from partlabel.formats.table.delimited import open_table
