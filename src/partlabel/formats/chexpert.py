@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -101,9 +101,9 @@ def read(path: str, options: ChexpertOptions) -> tuple[LabelTable, ImportReport]
     read_wide(job, table)
     source = job.source()
     if options.metadata is not None:
-        source = _spread(source, options.metadata, options.view, report)
+        _spread(source, options.metadata, options.view, report)
     elif options.view != "all":
-        source = _keep_view(source, table, image_column, options.view, report)
+        _keep_view(source, table, image_column, options.view, report)
     _group_patients(source, report)
     return finish(source, options, report), report
 
@@ -148,23 +148,22 @@ def _is_view(cell: str, wanted: str) -> bool:
     return _VIEWS.get(cell.strip().casefold()) == wanted
 
 
-def _keep_view(source: Source, table: Table, path_column: int, view: str, report: ImportReport) -> Source:
-    """Return the source without the images of another view."""
+def _keep_view(source: Source, table: Table, path_column: int, view: str, report: ImportReport) -> None:
+    """Leave out the images of another view."""
     wanted: set[str] = set()
     for batch in table.batches([path_column, *_columns(table, [_view_column(table)])]):
         paths, views = (column.to_pylist() for column in batch.columns)
         wanted.update(path.strip() for path, own in zip(paths, views, strict=True) if _is_view(own, view))
     keep: NDArray[np.bool_] = np.array([name in wanted for name in source.images.to_pylist()], bool)
-    if keep.all():
-        return source
-    lost = source.images.filter(pa.array(~keep))
-    report.dropped[f"images that are not {view}"] = Tally.of(lost[: Tally.KEPT].to_pylist(), len(lost))
-    left = source.only(keep[np.asarray(source.image)])
-    number = np.cumsum(keep, dtype=np.int32) - 1
-    return replace(left, image=number[np.asarray(left.image)], images=source.images.filter(pa.array(keep)))
+    if not keep.all():
+        lost = source.images.filter(pa.array(~keep))
+        report.dropped[f"images that are not {view}"] = Tally.of(lost[: Tally.KEPT].to_pylist(), len(lost))
+        source.keep(keep[np.asarray(source.image)])
+        source.image = (np.cumsum(keep, dtype=np.int32) - 1)[np.asarray(source.image)]
+        source.images = source.images.filter(pa.array(keep))
 
 
-def _spread(source: Source, metadata: str, view: str, report: ImportReport) -> Source:
+def _spread(source: Source, metadata: str, view: str, report: ImportReport) -> None:
     """Turn statements about studies into statements about the images of these studies, as MIMIC-CXR-JPG names them.
 
     Studies without an image and images without a labelled study are left out and counted.
@@ -185,11 +184,9 @@ def _spread(source: Source, metadata: str, view: str, report: ImportReport) -> S
     order = np.argsort(image, kind="stable")
     start = np.searchsorted(image[order], np.arange(len(number) + 1))
     count = np.diff(start)[kept]
-    return replace(
-        source.only(order[ranges(start[kept], count)]),
-        image=np.repeat(np.arange(len(kept), dtype=np.int32), count),
-        images=pa.array([names[i] for i in np.flatnonzero(study >= 0)], pa.string()),
-    )
+    source.keep(order[ranges(start[kept], count)])
+    source.image = np.repeat(np.arange(len(kept), dtype=np.int32), count)
+    source.images = pa.array([names[i] for i in np.flatnonzero(study >= 0)], pa.string())
 
 
 def _read_metadata(path: str, view: str) -> tuple[list[str], list[str], list[str]]:

@@ -147,14 +147,17 @@ def implied(tokens: Iterable[str]) -> Coding | None:
 
 
 def undeclared(
-    source: str, columns: Mapping[str, Mapping[str, int]], tokens: Iterable[str], ignored: Sequence[str] = ()
+    source: str,
+    columns: Mapping[str, Mapping[str, int]],
+    tokens: Iterable[str] | None = None,
+    ignored: Sequence[str] = (),
 ) -> UserError:
     """Build the error for values with more than one possible meaning, with options that are ready to copy.
 
     Args:
         source: file as it was given.
         columns: column name -> canonical value -> cells.
-        tokens: canonical values of the columns that hold labels.
+        tokens: canonical values of the columns that hold labels; None: of all columns.
         ignored: columns that hold something else.
     """
     lines = []
@@ -163,13 +166,15 @@ def undeclared(
         text = ", ".join(f"{shown(token)} ({cells})" for token, cells in some[:8]) + (", ..." if len(some) > 8 else "")
         foreign = "" if VOCABULARY.intersection(values) - {""} else " - not labels"
         lines.append(f"{name}: {text}{foreign}")
+    seen = {token for values in columns.values() for token in values} if tokens is None else set(tokens)
     usual = {"true": "present", "yes": "present", "1": "present", "false": "absent", "no": "absent", "0": "absent"}
-    usual["-1"] = "uncertain" if "0" in (seen := set(tokens)) else "absent"
+    usual["-1"] = "uncertain" if "0" in seen else "absent"
     meanings = [f"{token}={word}" for token, word in usual.items() if token in seen]
-    copy = f"--coding {shlex.quote(','.join([*meanings, 'blank=unknown']))}"
+    coding = ",".join([*meanings, "blank=unknown"])
+    copy = f"--coding {shlex.quote(coding)}"
     copy += f" --ignore {shlex.quote(','.join(ignored))}" if ignored else ""
     return UserError(
         f"{source}: what the label values mean is not declared and could be read in more than one way; declare it "
-        f"with one of: {', '.join(NAMED)}, or say what each value means. To copy and correct: {copy}",
+        f"with one of: {', '.join(NAMED)}, or as in coding={coding}. To copy and correct: {copy}",
         lines,
     )

@@ -141,7 +141,9 @@ def _matrix_source(
         2 * matrix.reshape(-1) - 1,
         place,
     )
-    return source if options.zero == "absent" else source.only(np.flatnonzero(matrix))
+    if options.zero == "unknown":
+        source.keep(np.flatnonzero(matrix))
+    return source
 
 
 def _set(path: str, lists: Lists, wanted: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ CONFLICTS = ("error", "unknown", "present", "absent", "majority")
 #: the most pairs that not_listed=absent may fill in; each takes 6 bytes
 MOST_FILLED = 2_000_000_000
 #: the fields of a source with one entry for each statement
-_STATEMENT = ("image", "cls", "value", "row", "origin", "score", "round", "yields")
+_OF_STATEMENTS = ("image", "cls", "value", "row", "origin", "score", "round", "yields")
 _WORDS = {1: "present", -1: "absent", 0: "unknown"}
 
 
@@ -72,12 +72,13 @@ class Source:
     annotated: bool = False
     what: str = "labels of {} classes that are not in the class list"
 
-    def only(self, index: NDArray[Any]) -> Source:
-        """Return the source with some of its statements, given as a mask (S,) or as numbers."""
-        row = np.arange(len(np.asarray(self.cls))) if self.row is None else self.row
-        arrays = {name: getattr(self, name) for name in _STATEMENT if name != "row"}
-        kept = {name: np.asarray(own)[index] for name, own in arrays.items() if own is not None}
-        return replace(self, row=np.asarray(row)[index], **kept)
+    def keep(self, index: NDArray[Any]) -> None:
+        """Leave only some statements, given as a mask (S,) or as numbers in the wanted order."""
+        if self.row is None:
+            self.row = np.arange(len(np.asarray(self.image)))
+        for name in _OF_STATEMENTS:
+            if (array := getattr(self, name)) is not None:
+                setattr(self, name, np.asarray(array)[index])
 
 
 def unique(names: Sequence[str] | pa.Array) -> tuple[pa.StringArray, NDArray[np.int32]]:
@@ -113,7 +114,7 @@ class Statements:
 
     def keep(self, index: NDArray[Any]) -> None:
         """Leave only some statements, given as a mask (S,) or as numbers in the wanted order."""
-        for name in _STATEMENT:
+        for name in _OF_STATEMENTS:
             if (array := getattr(self, name)) is not None:
                 setattr(self, name, array[index])
 

@@ -48,7 +48,7 @@ def read(paths: Sequence[str], options: OpenImagesOptions) -> tuple[LabelTable, 
     source.classes, source.ids, source.cls = classes.names, classes.ids, cls
     source.settled = Classes(classes.names, np.arange(len(classes.names), dtype=np.int32))
     if (cls < 0).any():
-        source = source.only(cls >= 0)
+        source.keep(cls >= 0)
     if options.image_list is not None:
-        source = take_listed(source, options.image_list, report)
+        take_listed(source, options.image_list, report)
     return finish(source, options, report, missing_list=options.missing_list), report

@@ -6,7 +6,7 @@ import csv
 import glob
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -75,13 +75,13 @@ def find_files(path: str, report: ImportReport) -> list[AnnotationFile]:
     return files
 
 
-def take_listed(source: Source, path: str, report: ImportReport) -> Source:
+def take_listed(source: Source, path: str, report: ImportReport) -> None:
     """Make the images of a list the images of the table: labels of others are left out, those without labels kept.
 
     Ids are compared letter by letter: an id in decimal is not the same id in hexadecimal, though the number is.
 
     Args:
-        source: of the annotation files.
+        source: changed in place.
         path: a table with the column ``ImageID``, or lines that start with an id.
         report: gets the images and labels without a match.
 
@@ -97,7 +97,7 @@ def take_listed(source: Source, path: str, report: ImportReport) -> Source:
         some = source.images.take(pa.array(unlisted[: Tally.KEPT])).to_pylist()
         reason = f"images that are not in the image list, with {plural(int((~kept).sum()), 'label')}"
         report.dropped[reason] = Tally.of(some, len(unlisted))
-        source = source.only(kept)
+        source.keep(kept)
         image = image[kept]
     lonely = np.ones(len(listed), bool)
     lonely[number[number >= 0]] = False
@@ -109,7 +109,7 @@ def take_listed(source: Source, path: str, report: ImportReport) -> Source:
         report.warnings.append(
             f"{plural(len(rows), 'image id')} of the image list without a match: {Tally.of(some, len(rows))}{hint}"
         )
-    return replace(source, image=image, images=listed)
+    source.image, source.images = image, listed
 
 
 def _image_list(path: str) -> pa.StringArray:

@@ -69,7 +69,7 @@ class RowReader:
             source.score = np.concatenate(self._scores)
             source.origin = np.where(np.isnan(source.score), 0, MODEL).astype(np.uint8)
         if not self.keep_silent and not value.all():
-            source = source.only(value != 0)
+            source.keep(value != 0)
         return source
 
     def _read_values(self, confidence: pa.StringArray, source: Sequence[pa.StringArray], first_row: int) -> None:

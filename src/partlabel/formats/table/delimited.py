@@ -74,7 +74,7 @@ class TextTable(Table):
                     if batch.num_rows:
                         yield Batch(done, batch.columns)
                         done += batch.num_rows
-            if file.quoted and done != file.lines - self.header_end:
+            if file.quotes % 2 or (file.quotes and done != file.lines - self.header_end):
                 self._check()
         except (pa.ArrowInvalid, UnicodeError):
             yield from self._exact(columns, done)
@@ -111,10 +111,13 @@ class TextTable(Table):
         line = self.header_end
         try:
             for line, row, lines in _records(self.path, self.encoding, self.separator):
-                if line <= self.header_end or not _is_row(row):
+                if line <= self.header_end:
                     continue
-                if len(lines) > 1 and _is_open(lines, self.separator):
+                problem = _quote_problem(lines, self.separator)
+                if problem and (len(lines) > 1 or problem.startswith("unexpected end")):
                     wrong.append((line, f" a row over {len(lines)} lines{_QUOTE}"))
+                elif not _is_row(row):
+                    continue
                 elif len(row) != width:
                     wrong.append((line, f" {len(row)} cells, the header has {width}"))
                 else:
@@ -143,19 +146,19 @@ class TextTable(Table):
 
 
 class _Counted:
-    """A file that pyarrow reads; counts its lines, and tells whether it holds a quote."""
+    """A file that pyarrow reads; counts its lines and its quotes."""
 
     closed = False
 
     def __init__(self, content: Content) -> None:
         self._file = content.file
         self._end = b"\n"
-        self.lines, self.quoted = 0, False
+        self.lines, self.quotes = 0, 0
 
     def read(self, size: int = -1) -> bytes:
         part = self._file.read(size)
         self.lines += part.count(b"\n") if part else self._end != b"\n"
-        self.quoted = self.quoted or b'"' in part
+        self.quotes += part.count(b'"')
         self._end = part[-1:] or b"\n"
         return part
 
@@ -230,12 +233,15 @@ def _is_row(row: Sequence[str]) -> bool:
     return len(row) > 1 or any(cell.strip() for cell in row)
 
 
-def _is_open(lines: Sequence[str], separator: str) -> bool:
-    """Tell whether a record over several lines ends within quotes, or has text behind a closing quote."""
+def _quote_problem(lines: Sequence[str], separator: str) -> str:
+    """Return what is wrong with the quotes of a record: it ends within them, or text follows a closing one."""
+    if not any('"' in line for line in lines):
+        return ""
     try:
-        return len(list(csv.reader(lines, delimiter=separator, strict=True))) != 1
-    except csv.Error:
-        return True
+        list(csv.reader(lines, delimiter=separator, strict=True))
+    except csv.Error as error:
+        return str(error)
+    return ""
 
 
 class _Look:

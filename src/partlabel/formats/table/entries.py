@@ -124,7 +124,7 @@ class Entries:
             code: int32 (R,) number in ``lists`` of each row.
             first_row: number of the first of the rows.
         """
-        flat = [entry.strip() for entries in lists for entry in entries]
+        flat = [entry for entries in lists for entry in entries]
         start = np.cumsum([0, *map(len, lists)])
         count = np.diff(start)[code]
         row = np.repeat(np.arange(len(code)) + first_row, count)
@@ -133,17 +133,20 @@ class Entries:
             self._add_values(lists, code, first_row)
         elif self._meaning == "numbers":
             size = len(self._names)
-            number = np.array([int(e) if e.isascii() and e.isdigit() and int(e) < size else -1 for e in flat], np.int32)
+            plain = [entry.strip() for entry in flat]
+            number = np.array(
+                [int(e) if e.isascii() and e.isdigit() and int(e) < size else -1 for e in plain], np.int32
+            )
             cls = number[at]
             for i in np.flatnonzero(cls < 0).tolist():
-                self._keep(self._wrong, int(row[i]), f"{flat[at[i]]} is no number of a class, 0 to {size - 1}")
+                self._keep(self._wrong, int(row[i]), f"{flat[at[i]].strip()} is no number of a class, 0 to {size - 1}")
             self._job.say(row[cls >= 0], self._names, cls[cls >= 0], np.full(int((cls >= 0).sum()), PRESENT, np.int8))
         else:
-            self._only_values = self._only_values and _VALUES.issuperset(flat)
+            self._only_values = self._only_values and _VALUES.issuperset(map(str.strip, flat))
             self._several = self._several or any(len(entries) > 1 for entries in lists)
-            if odd := [i for i, name in enumerate(flat) if _is_bracketed(name)]:
+            if odd := [i for i, name in enumerate(flat) if _is_bracketed(name.strip())]:
                 for i in np.flatnonzero(np.isin(at, odd)).tolist():
-                    self._keep(self._wrong, int(row[i]), f"{flat[at[i]]} begins or ends with a bracket")
+                    self._keep(self._wrong, int(row[i]), f"{flat[at[i]].strip()} begins or ends with a bracket")
             self._job.say(row, pa.array(flat, pa.string()), at, np.full(len(row), PRESENT, np.int8))
 
     def _add_values(self, lists: Sequence[Sequence[str]], code: NDArray[np.int32], first_row: int) -> None:

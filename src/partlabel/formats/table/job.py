@@ -72,12 +72,15 @@ class Job:
     Args:
         options: of the format.
         report: gets what is found.
+        coding: of the cells; None for that of the options.
         files: how many tables are read as one.
     """
 
-    def __init__(self, options: TableOptions, report: ImportReport, *, files: int = 1) -> None:
+    def __init__(
+        self, options: TableOptions, report: ImportReport, coding: Coding | None = None, *, files: int = 1
+    ) -> None:
         self.options, self.report, self.files = options, report, files
-        self.coding: Coding = options.coding or codings.UNDECLARED
+        self.coding = coding or options.coding or codings.UNDECLARED
         self.rows = Rows()
         self.images, self.groups, self.classes = NameColumn(), NameColumn(), NameColumn()
         self.seen: list[Seen] = []
@@ -261,20 +264,20 @@ class Job:
             raise UserError(
                 f"{self.report.source}: nothing= would write {len(bare) * size:,} labels; choose fewer classes"
             )
-        left = source.only(~is_word[cls])
         image, row = np.asarray(source.image)[bare], np.asarray(source.row)[bare]
+        source.keep(~is_word[cls])
         self.report.coding += f"; {', '.join(words)} = every class absent"
         self.report.notes.append(f"images with {' or '.join(words)}: {len(np.unique(image)):,}")
         return replace(
-            left,
+            source,
             classes=[*names, *settled.names],
             settled=Classes(settled.names, np.concatenate([settled.index, np.arange(size, dtype=np.int32)])),
-            image=np.concatenate([np.asarray(left.image), np.repeat(image, size)]),
+            image=np.concatenate([np.asarray(source.image), np.repeat(image, size)]),
             cls=np.concatenate(
-                [(np.cumsum(~is_word) - 1)[np.asarray(left.cls)], np.tile(np.arange(size) + len(names), len(bare))]
+                [(np.cumsum(~is_word) - 1)[np.asarray(source.cls)], np.tile(np.arange(size) + len(names), len(bare))]
             ),
-            value=np.concatenate([np.asarray(left.value), np.full(len(bare) * size, -1, np.int8)]),
-            row=np.concatenate([np.asarray(left.row), np.repeat(row, size)]),
+            value=np.concatenate([np.asarray(source.value), np.full(len(bare) * size, -1, np.int8)]),
+            row=np.concatenate([np.asarray(source.row), np.repeat(row, size)]),
         )
 
     def _drop_nameless(self, source: Source, number: NDArray[np.int32]) -> None:
