@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.images import check, resolve
+from partlabel.labels.holdout import shared_pairs
+from partlabel.labels.split import units
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import Accumulator, Metrics
+from partlabel.metrics.headline import Headline, headline
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
 from partlabel.tasks.predict import predict
+from partlabel.training.run import MARKER, Run
 
 #: rows of labels made dense at once
 _ROWS = 8192
@@ -35,6 +39,28 @@ def measure(model: Model | OnnxModel, table: LabelTable, folder: str | os.PathLi
     """
     labelled = Labelled.of(model, table, folder)
     return labelled.metrics(predict(model, labelled.paths), model.thresholds)
+
+
+def estimate(model: Model | OnnxModel, table: LabelTable, folder: str | os.PathLike[str]) -> tuple[Metrics, Headline]:
+    """Metrics on known labels, as :func:`measure`, and what all labels of the table's images would say.
+
+    Images without a known label are scored too, as they show what the known labels are a draw of.
+    """
+    labelled = Labelled.of(model, table, folder, every=True)
+    scores, limits = predict(model, labelled.paths), np.asarray(model.thresholds)[labelled.columns]
+    own = scores[:, labelled.columns]
+    unit, _ = units(labelled.table.num_images, labelled.table.groups)
+    found = headline(own, labelled.table.dense(), labelled.table.classes, limits, units=unit)
+    return labelled.metrics(scores, model.thresholds), found
+
+
+def trained_on(run: str | os.PathLike[str], table: LabelTable) -> dict[str, int]:
+    """How many images of a table, and how many of its known labels, a run was trained on; 0 for an .onnx file."""
+    if not (Path(run) / MARKER).is_file():
+        return {"images": 0, "labels": 0}
+    trained = Run(run).labels
+    seen = shared_pairs(trained, table)
+    return {"images": int((trained.image_index(table.images) >= 0).sum()), "labels": int(seen.sum())}
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +84,7 @@ class Labelled:
         table: LabelTable,
         folder: str | os.PathLike[str],
         without: Collection[Path] = (),
+        every: bool = False,
     ) -> Labelled:
         """Match a table and the pictures in ``folder`` with a model; raises as :func:`measure` does.
 
@@ -66,14 +93,17 @@ class Labelled:
             table: labels; its image names are files in ``folder``.
             folder: the folder of the pictures.
             without: pictures to leave out.
+            every: images without a known label take part too.
         """
         strange = [name for name in table.classes if name not in set(model.classes)]
         if strange:
             raise UserError(f"the model does not know {len(strange)} of the {table.num_classes} classes", strange)
         names = [name for name in model.classes if name in set(table.classes)]
-        table = table.select_classes(names).select(np.flatnonzero(np.diff(table.indptr)))
-        if not table.num_images:
+        table = table.select_classes(names)
+        if not table.num_known:
             raise UserError("no label of the table is known, so there is nothing to measure on")
+        if not every:
+            table = table.select(np.flatnonzero(np.diff(table.indptr)))
         paths = resolve(table.images, folder)
         if without:
             out = {path.resolve() for path in without}
