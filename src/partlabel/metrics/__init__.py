@@ -26,7 +26,8 @@ from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.metrics.accumulator import Accumulator
 from partlabel.metrics.pairs import Array, to_numpy
 from partlabel.metrics.report import DECISION_RULE, FORMS
-from partlabel.metrics.result import Form, Metrics
+from partlabel.metrics.result import Metrics
+from partlabel.metrics.values import Form
 
 __all__ = ["DECISION_RULE", "FORMS", "Accumulator", "Metrics", "average_precision", "evaluate"]
 

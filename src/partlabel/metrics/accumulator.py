@@ -24,7 +24,8 @@ from partlabel.metrics.pairs import (
     to_numpy,
 )
 from partlabel.metrics.report import FORMS
-from partlabel.metrics.result import Form, Metrics
+from partlabel.metrics.result import Metrics
+from partlabel.metrics.values import Form
 
 
 class Accumulator:

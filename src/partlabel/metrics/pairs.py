@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from partlabel.metrics.result import Form
+from partlabel.metrics.values import Form
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ import numpy as np
 from rich.cells import cell_len
 
 if TYPE_CHECKING:
-    from partlabel.metrics.result import Metrics
+    from partlabel.metrics.values import MetricValues
 
 #: what each form of average precision means, as printed in every report
 FORMS: dict[str, str] = {
@@ -39,7 +39,7 @@ NAMES_SHOWN = 10
 NAME_WIDTH = 32
 
 
-def to_dict(metrics: Metrics) -> dict[str, Any]:
+def to_dict(metrics: MetricValues) -> dict[str, Any]:
     """See ``Metrics.to_dict``."""
     undefined = {
         name: metrics.names(np.isnan(getattr(metrics, name)))
@@ -74,7 +74,7 @@ def to_dict(metrics: Metrics) -> dict[str, Any]:
     }
 
 
-def table(metrics: Metrics, classes: int) -> str:
+def table(metrics: MetricValues, classes: int) -> str:
     """See ``Metrics.table``."""
     known = int(metrics.present.sum() + metrics.absent.sum())
     blocks = [
@@ -94,7 +94,7 @@ def table(metrics: Metrics, classes: int) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def _bases(metrics: Metrics) -> dict[str, tuple[int, int, str]]:
+def _bases(metrics: MetricValues) -> dict[str, tuple[int, int, str]]:
     """What each metric is a mean or share over: count, of how many, of what."""
     total = len(metrics.class_names) - int(metrics.excluded.sum())
 
@@ -119,7 +119,7 @@ def _bases(metrics: Metrics) -> dict[str, tuple[int, int, str]]:
     }
 
 
-def _per_class(metrics: Metrics) -> list[dict[str, Any]]:
+def _per_class(metrics: MetricValues) -> list[dict[str, Any]]:
     columns = {
         "threshold": metrics.thresholds,
         "present": metrics.present,
@@ -140,7 +140,7 @@ def _per_class(metrics: Metrics) -> list[dict[str, Any]]:
     ]
 
 
-def _class_table(metrics: Metrics, limit: int) -> str:
+def _class_table(metrics: MetricValues, limit: int) -> str:
     chosen = np.flatnonzero(~metrics.excluded)
     heading = ""
     if len(chosen) > limit:
@@ -162,7 +162,7 @@ def _class_table(metrics: Metrics, limit: int) -> str:
     return heading + _align([["class", "present", "absent", "AP %", "AUROC %", "P %", "R %", "F1 %"], *rows], left=(0,))
 
 
-def _notes(metrics: Metrics) -> list[str]:
+def _notes(metrics: MetricValues) -> list[str]:
     lowest, highest = metrics.thresholds.min(), metrics.thresholds.max()
     limits = f"{lowest:g}" if lowest == highest else f"per class, {lowest:g} to {highest:g}"
     lists = {
@@ -182,7 +182,7 @@ def _notes(metrics: Metrics) -> list[str]:
     return notes
 
 
-def _zero_division(metrics: Metrics) -> str:
+def _zero_division(metrics: MetricValues) -> str:
     if metrics.zero_division is None:
         return f"{UNDEFINED}; these are left out of the means"
     return f"{UNDEFINED}; these count as {metrics.zero_division}"
