@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from partlabel.core.errors import UserError
@@ -55,102 +56,57 @@ class Format:
     several: bool = False
 
 
+#: name -> module, its options, one line for the help
+_MODULES: dict[str, tuple[ModuleType, type[Any], str]] = {
+    "csv": (table, table.TableOptions, "tables: a column for each class, a row for each label, tag lists, list files"),
+    "coco": (coco, coco.CocoOptions, "COCO and LVIS: instances JSON (boxes, or image labels without boxes)"),
+    "cvat": (cvat, cvat.CvatOptions, "CVAT for images (XML, zip or folder): tags, shapes, checkboxes as image labels"),
+    "voc": (voc, voc.VocOptions, "Pascal VOC: XML files, or the class lists of ImageSets/Main"),
+    "yolo": (yolo, yolo.YoloOptions, "YOLO text files: data.yaml, or a folder with classes.txt"),
+    "labelme": (
+        labelme,
+        labelme.LabelMeOptions,
+        "LabelMe JSON files: the flags of images, and by option the labels of shapes",
+    ),
+    "folders": (folders, folders.FolderOptions, "class folders; an image copied into several folders is one image"),
+    "nuswide": (nuswide, nuswide.NusWideOptions, "NUS-WIDE: an image list and a label list for each class"),
+    "chexpert": (
+        chexpert,
+        chexpert.ChexpertOptions,
+        "CheXpert and MIMIC-CXR: tables of findings with 1, 0, -1 (uncertain) and blank",
+    ),
+    "labelstudio": (
+        labelstudio,
+        labelstudio.LabelStudioOptions,
+        "Label Studio exports (JSON, JSON-MIN, CSV, TSV) with Choices",
+    ),
+    "fiftyone": (
+        fiftyone,
+        fiftyone.FiftyOneOptions,
+        "FiftyOne: labels.json, or samples.json with classifications in one or two fields",
+    ),
+    "huggingface": (
+        huggingface,
+        huggingface.HuggingFaceOptions,
+        "Hugging Face datasets: Parquet, folders of save_to_disk, image folders with metadata.jsonl",
+    ),
+    "manifest": (
+        manifest,
+        manifest.ManifestOptions,
+        "JSON lines of annotation services: SageMaker, Vertex AI (also CSV), Azure ML, Labelbox, Prodigy",
+    ),
+    "openimages": (
+        openimages,
+        openimages.OpenImagesOptions,
+        "Open Images: image labels of persons and machines, or boxes; one file, a folder of them, or a pattern",
+    ),
+}
+#: formats that also read several files at once
+_SEVERAL = ("csv", "openimages")
 #: name -> format
 FORMATS = {
-    entry.name: entry
-    for entry in (
-        Format(
-            "csv",
-            "tables: a column for each class, a row for each label, tag lists, list files",
-            table.TableOptions,
-            table.read,
-            table.write,
-            several=True,
-        ),
-        Format(
-            "coco",
-            "COCO instances JSON (boxes, or image labels without boxes)",
-            coco.CocoOptions,
-            coco.read,
-            coco.write,
-        ),
-        Format(
-            "cvat",
-            "CVAT for images (XML, zip or folder): tags, and shapes as image labels",
-            cvat.CvatOptions,
-            cvat.read,
-        ),
-        Format(
-            "voc",
-            "Pascal VOC: XML files, or the class lists of ImageSets/Main",
-            voc.VocOptions,
-            voc.read,
-        ),
-        Format(
-            "yolo",
-            "YOLO text files: data.yaml, or a folder with classes.txt",
-            yolo.YoloOptions,
-            yolo.read,
-        ),
-        Format(
-            "labelme",
-            "LabelMe JSON files: the flags of pictures, and by option the labels of shapes",
-            labelme.LabelMeOptions,
-            labelme.read,
-        ),
-        Format(
-            "folders",
-            "class folders; a picture copied into several folders is one image",
-            folders.FolderOptions,
-            folders.read,
-        ),
-        Format(
-            "nuswide",
-            "NUS-WIDE: an image list and a label list for each class",
-            nuswide.NusWideOptions,
-            nuswide.read,
-        ),
-        Format(
-            "chexpert",
-            "CheXpert and MIMIC-CXR: tables of findings with 1, 0, -1 (uncertain) and blank",
-            chexpert.ChexpertOptions,
-            chexpert.read,
-        ),
-        Format(
-            "labelstudio",
-            "Label Studio exports (JSON, JSON-MIN, CSV, TSV) with Choices",
-            labelstudio.LabelStudioOptions,
-            labelstudio.read,
-            labelstudio.write,
-        ),
-        Format(
-            "fiftyone",
-            "FiftyOne: labels.json, or samples.json with classifications in one or two fields",
-            fiftyone.FiftyOneOptions,
-            fiftyone.read,
-            fiftyone.write,
-        ),
-        Format(
-            "huggingface",
-            "Hugging Face datasets: Parquet, folders of save_to_disk, image folders with metadata.jsonl",
-            huggingface.HuggingFaceOptions,
-            huggingface.read,
-        ),
-        Format(
-            "manifest",
-            "JSON lines of annotation services: SageMaker, Vertex AI (also CSV), Azure ML, Labelbox, Prodigy",
-            manifest.ManifestOptions,
-            manifest.read,
-        ),
-        Format(
-            "openimages",
-            "Open Images: image labels of persons and machines, or boxes; one file, a folder of them, or a pattern",
-            openimages.OpenImagesOptions,
-            openimages.read,
-            openimages.write,
-            several=True,
-        ),
-    )
+    name: Format(name, summary, options, module.read, getattr(module, "write", None), name in _SEVERAL)
+    for name, (module, options, summary) in _MODULES.items()
 }
 
 

@@ -57,7 +57,7 @@ def files_below(folder: str, *endings: str) -> list[str]:
         endings: in lower case, such as ``.xml``; files end with one of them in any case.
     """
     found = []
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder) if os.path.isdir(folder) else ():
         folders[:] = [name for name in folders if not name.startswith(".")]
         inner = os.path.relpath(parent, folder)
         own = [name for name in names if name.casefold().endswith(endings) and not name.startswith(".")]
@@ -170,23 +170,28 @@ def _decode(path: str, text: memoryview, kind: type[Content], what: str) -> Cont
         raise UserError(f"{path}: not {what}: lists or objects inside each other without end") from None
 
 
-def xml_events(file: IO[bytes]) -> Iterator[tuple[str, etree._Element]]:
-    """Yield (``start`` or ``end``, element) while an XML file streams through, in any encoding that Python knows.
+def xml_elements(file: IO[bytes], *tags: str) -> Iterator[etree._Element]:
+    """Yield the root of an XML file as soon as it opens, then each element of some tags when it is whole.
 
-    Entities are not expanded; nothing is fetched.
+    The file streams through, in any encoding that Python knows; entities are not expanded, nothing is fetched.
 
     Raises:
         XmlError: the file is not well-formed or its encoding is not known.
     """
     with _xml_mistakes():
-        stream, encoding = _decoded(file)
-        yield from etree.iterparse(
-            stream, events=("start", "end"), remove_comments=True, remove_pis=True, encoding=encoding, **_SAFE
-        )
+        for events, wanted in (("start",), None), (("end",), tags):
+            stream, encoding = _decoded(file)
+            opened = etree.iterparse(
+                stream, events=events, tag=wanted, remove_comments=True, remove_pis=True, encoding=encoding, **_SAFE
+            )
+            for _, element in opened:
+                yield element
+                if wanted is None:
+                    break
 
 
 def xml_root(file: IO[bytes]) -> etree._Element:
-    """Return the root of an XML file, read as ``xml_events`` does; a file with entities is refused.
+    """Return the root of an XML file, read as ``xml_elements`` does; a file with entities is refused.
 
     Raises:
         XmlError: the file is not well-formed, declares or uses an entity, or its encoding is not known.
@@ -233,6 +238,7 @@ def _xml_mistakes() -> Generator[None]:
 
 def _decoded(file: IO[bytes]) -> tuple[IO[bytes], str | None]:
     """Return the file, and how lxml is to read it; what only Python can decode becomes UTF-8 on the way."""
+    file.seek(0)
     declared = _DECLARED.match(file.read(1024))
     file.seek(0)
     if declared is None:

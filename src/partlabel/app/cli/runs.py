@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,6 +9,7 @@ from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
 from partlabel.app.cli.settings import Settings, make_config
+from partlabel.core.compute import is_first_process
 
 if TYPE_CHECKING:
     from partlabel.labels.table import LabelTable
@@ -59,7 +59,7 @@ def train(
         summary = run_training(
             table, images, out=output, config=chosen, validation=held_out, truth=true, resume=resume
         ).summary
-        if os.environ.get("RANK", "0") == "0":  # one of the processes of torchrun speaks for all
+        if is_first_process():
             report({"run": str(output), **summary}, _trained(summary, output))
 
 
