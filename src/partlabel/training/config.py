@@ -102,6 +102,10 @@ class Config:
     """One training run.
 
     ``Config.preset("paper")`` is the paper's setting; ``Config.preset("small")`` trains on a laptop CPU.
+
+    >>> config = Config.preset("paper").replace(optim__epochs=5, seed=1)
+    >>> config.optim.epochs, config.images.size
+    (5, 448)
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)

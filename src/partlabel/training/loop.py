@@ -63,6 +63,13 @@ def train(
         UserError: a preset beside a config, labels from which nothing can be learned, images that are missing or bad, a
             run folder in use, a resumed run with another table or configuration; a warning about a round under
             ``relabel.stop_on_warning``.
+
+    >>> import partlabel as pl
+    >>> labels = pl.read("csv", "labels.csv", coding="1=present,0=absent,blank=unknown")
+    >>> config = pl.Config.read("run/config.toml").replace(optim__epochs=1)
+    >>> run = pl.train(labels, images="photos", out="another", config=config)
+    >>> run.labels.classes, run.is_finished
+    (('red', 'green'), True)
     """
     config = _chosen(config, preset)
     engine = start(config)

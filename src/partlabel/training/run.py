@@ -56,6 +56,12 @@ class Run:
     Attributes:
         folder: the folder.
         name: its name.
+
+    >>> run = Run("run")
+    >>> run.labels.classes
+    ('red', 'green')
+    >>> run.config.optim.epochs, len(run.epochs)
+    (2, 2)
     """
 
     def __init__(self, folder: str | os.PathLike[str], name: str | None = None) -> None:
