@@ -29,16 +29,15 @@ _LIST = re.compile(r"""\s*\[\s*(?:["'].*["'],?)?\s*\]\s*""", re.DOTALL)
 POSITIVE, NEGATIVE = "positive_labels", "negative_labels"
 #: probabilities are moved inside these bounds, so that the score before the sigmoid is finite
 _LOWEST, _HIGHEST = 1e-7, 1 - 1e-7
-#: offenders that are kept for an error, and statements that are kept as Python objects
+#: offenders that are kept for an error
 _KEPT = 1000
-_PENDING = 65_536
 
 #: one statement: numbers of the record and the class name, part of the record, and what is said
 _SAID = np.dtype(
     [
         ("record", np.int64),
-        ("cls", np.int64),
-        ("part", np.int64),
+        ("cls", np.int32),
+        ("part", np.int16),
         ("value", np.int8),
         ("origin", np.uint8),
         ("score", np.float32),
@@ -125,7 +124,8 @@ class Records:
         self.wrong_count = 0
         self._names: dict[str, int] = {}
         self._image, self._answered, self._model = array("q"), array("b"), array("b")
-        self._pending: list[tuple[Any, ...]] = []
+        self._columns = tuple(array(_SAID[name].char) for name in _SAID.names or ())
+        self._add = tuple(column.append for column in self._columns)
         self._said: list[Said] = []
         self._denied: list[int] = []
 
@@ -145,29 +145,58 @@ class Records:
         self._model.append(model)
         return len(self._image) - 1
 
+    def begin_all(self, images: Sequence[str], answered: NDArray[np.bool_]) -> None:
+        """Begin many records, as ``begin`` does; ``answered`` is (M,)."""
+        known = self.images
+        new = dict(zip(images, range(len(known), len(known) + len(images)), strict=True))
+        if len(new) == len(images) and known.keys().isdisjoint(new):  # the usual case, without a step for each
+            known.update(new)
+            self._image.extend(new.values())
+        else:
+            self._image.extend([known.setdefault(image, len(known)) for image in images])
+        self._answered.frombytes(answered.astype(np.int8).tobytes())
+        self._model.frombytes(bytes(len(images)))
+
     def image_of(self) -> NDArray[np.int64]:
         """Return the number of the image of each record, (R,)."""
         return np.array(self._image, np.int64)
 
     def number(self, name: str) -> int:
         """Return the number of a class name as in the source, for ``extend``; -1 for a blank one."""
-        return self._names.setdefault(name, len(self._names)) if name.strip() else -1
+        number = self._names.get(name)
+        if number is None:
+            number = self._names.setdefault(name, len(self._names)) if name.strip() else -1
+        return number
 
     def say(
-        self, name: str, value: int, *, part: int = 0, origin: int = 0, score: float = math.nan, round: int = -1
+        self,
+        names: Iterable[str],
+        value: int,
+        *,
+        part: int = 0,
+        origin: int = 0,
+        score: float = math.nan,
+        round: int = -1,
     ) -> None:
-        """Take in what the last record says of a class.
+        """Take in what the last record says of some classes.
 
         Args:
-            name: class name as in the source.
+            names: class names as in the source; blank ones do not count.
             value: +1 present, -1 absent, 0 uncertain.
             part: number of the field, column or file that says it, for ``place``.
             origin: code of ``ORIGINS``.
             score, round: of a label of a model.
         """
-        self._pending.append((len(self._image) - 1, self.number(name), part, value, origin, score, round))
-        if len(self._pending) == _PENDING:
-            self._flush()
+        record, add = len(self._image) - 1, self._add  # unrolled: this runs once for each label of a source
+        for name in names:
+            if (number := self.number(name)) >= 0:
+                add[0](record)
+                add[1](number)
+                add[2](part)
+                add[3](value)
+                add[4](origin)
+                add[5](score)
+                add[6](round)
 
     def extend(self, record: NDArray[Any], names: NDArray[Any], value: Any, part: int = 0) -> None:
         """Take in given labels of many records.
@@ -181,10 +210,6 @@ class Records:
         said["record"], said["cls"], said["part"], said["value"] = record, names, part, value
         said["score"], said["round"] = np.nan, -1
         self._said.append(said)
-
-    def _flush(self) -> None:
-        self._said.append(np.array(self._pending, _SAID))
-        self._pending = []
 
     def deny_all(self) -> None:
         """The last record says that every class is absent."""
@@ -222,16 +247,15 @@ class Records:
         Raises:
             UserError: as ``spine.finish``.
         """
-        self._flush()
-        said, image = np.concatenate(self._said), self.image_of()
-        self._said = []
+        said, image = self._statements(), self.image_of()
         answered, by_model = self._who_answered(said)
         said = self._judge_models(said, image)
         seen = np.bincount(image[answered], minlength=len(self.images)) > 0
         modelled = seen & (np.bincount(image[answered & ~by_model], minlength=len(self.images)) == 0)
         names, of_name = self._classes(said)
         said["cls"] = of_name[said["cls"]]
-        said = said[said["cls"] >= 0]
+        if (said["cls"] < 0).any():
+            said = said[said["cls"] >= 0]
         origin_of = np.where(modelled, MODEL, 0)[image]
         said = _denied(said, np.array(self._denied, np.int64), len(names), origin_of)
         if votes:
@@ -256,6 +280,13 @@ class Records:
             source.origin, source.score, source.round = said["origin"], said["score"], said["round"]
             source.modelled = modelled
         return finish(source, self.options, self.report)
+
+    def _statements(self) -> Said:
+        """Return what was said, those of ``extend`` first."""
+        said = np.empty(len(self._columns[0]), _SAID)
+        for name, column in zip(_SAID.names or (), self._columns, strict=True):
+            said[name] = column
+        return np.concatenate([*self._said, said]) if self._said else said
 
     def _who_answered(self, said: Said) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which records (R,) count as an answer, and which are a model's."""
@@ -331,6 +362,8 @@ def _denied(said: Said, record: NDArray[np.int64], size: int, origin_of: NDArray
 
 
 def _with_absent(said: Said, record: NDArray[np.int64], cls: NDArray[np.int64], origin_of: NDArray[np.int64]) -> Said:
+    if not len(record):
+        return said
     more = np.zeros(len(record), _SAID)
     more["record"], more["cls"], more["value"], more["origin"] = record, cls, -1, origin_of[record]
     more["score"], more["round"] = np.nan, -1

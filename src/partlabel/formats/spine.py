@@ -154,7 +154,10 @@ def _name_images(said: Statements, options: CommonOptions, report: ImportReport)
     Raises:
         UserError: different images would get one name, or none begins as the rule says.
     """
-    old, rule = said.images.to_pylist(), options.image_names
+    rule = options.image_names
+    if rule in ("path", "url") and options.images is None:
+        return
+    old = said.images.to_pylist()
     new = old
     if rule == "file":
         new = [name.replace("\\", "/").rpartition("/")[2] for name in old]

@@ -282,10 +282,10 @@ class _Reader:
             return
         if score is None:
             origin = ORIGINS.index(label.origin) if label.origin in ORIGINS else 0
-            self.records.say(name, value, part=part, origin=origin)
+            self.records.say([name], value, part=part, origin=origin)
         else:
             round = label.round if type(label.round) is int and 0 <= label.round < 2**15 else -1
-            self.records.say(name, value, part=part, origin=MODEL, score=score, round=round)
+            self.records.say([name], value, part=part, origin=MODEL, score=score, round=round)
 
 
 def _label(entry: Any) -> Label:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
@@ -177,8 +178,7 @@ class _Reader:
             labelled = np.zeros(len(batch), bool)
             for part, (column, value) in enumerate(self.columns.labels.items()):
                 labelled |= self._add_labels(file, column, value, part, cells(batch, column), names[column])
-            for name, answered in zip(images, labelled.tolist(), strict=True):
-                self.records.begin(name, answered=answered)
+            self.records.begin_all(images, labelled)
 
     def _images(self, file: DataFile, batch: pa.RecordBatch) -> list[str]:
         """Return the image name of each row of a batch."""
@@ -192,8 +192,9 @@ class _Reader:
             values = values.cast(pa.string())
         if not is_text(values.type) and not pa.types.is_null(values.type):
             raise UserError(f"{file.path}: the column {self.columns.names} holds {values.type}, not image names")
-        names = [(name or "").strip() for name in values.to_pylist()]
-        if nameless := [row for row, name in enumerate(names) if not name]:
+        names = pc.call_function("utf8_trim_whitespace", [values.cast(pa.string()).fill_null("")]).to_pylist()
+        if "" in names:
+            nameless = [row for row, name in enumerate(names) if not name]
             hint = "; extract=FOLDER writes the images and names them" if self.columns.is_image else ""
             self._refuse(np.array(nameless), f"no image name in {self.columns.names}{hint}")
         return names

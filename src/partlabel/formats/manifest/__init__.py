@@ -95,7 +95,7 @@ def _take(records: Records, image: str, answer: Answer, weak: str) -> None:
         model = (answer.model or label.confidence is not None) and weak != "given"
         confidence = label.confidence if is_probability(label.confidence) else None
         score = math.nan if confidence is None or not model else label.value * before_sigmoid(confidence)
-        records.say(label.name, label.value, origin=MODEL if model else 0, score=score)
+        records.say([label.name], label.value, origin=MODEL if model else 0, score=score)
 
 
 def _describe_parts(report: ImportReport, wanted: Sequence[str] | None, parts: Counter[str]) -> None:
