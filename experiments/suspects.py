@@ -26,7 +26,7 @@ from experiments.main_job import FROZEN, tables
 from partlabel import LabelTable, Model, simulate
 from partlabel.core.files import write_json
 from partlabel.metrics.calibration import sigmoid
-from partlabel.tasks.suspects import calibrated, out_of_fold
+from partlabel.training.folds import calibrated, out_of_fold
 
 RESULT = Path(__file__).parent / "results" / "suspects.json"
 FLIPPED = 0.03

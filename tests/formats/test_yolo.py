@@ -80,7 +80,7 @@ def test_folders_with_a_list_of_names(put, tmp_path):
     root = put({"classes.txt": "cat\ndog\n", "images/a.jpg": "", "labels/a.txt": f"1 {BOX}\n", "labels/b.txt": ""})
     table, report = formats.read("yolo", root)
     assert rows(table) == {"images/a.jpg": [-1, 1], "images/b": [-1, -1]}
-    assert "text files without their picture; images have no ending: images/b" in report.notes
+    assert "text files without their image; images have no ending: images/b" in report.notes
     shutil.rmtree(tmp_path / "images")
     assert rows(formats.read("yolo", root)[0]) == {"images/a": [-1, 1], "images/b": [-1, -1]}
     shutil.rmtree(tmp_path / "labels")

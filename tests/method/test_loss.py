@@ -336,6 +336,18 @@ def test_weights_of_one_change_nothing_and_half_of_them_half() -> None:
     torch.testing.assert_close(partial_bce(scores, labels, weight=torch.full((1, 3), 0.5)), plain / 2)
 
 
+@pytest.mark.parametrize("nothing", [float("nan"), float("inf")])
+def test_a_weight_at_an_unknown_label_does_not_reach_the_loss(nothing: float) -> None:
+    scores, labels = torch.tensor([[1.0, -2.0, 0.5]], requires_grad=True), torch.tensor([[1, -1, 0]])
+    loss = partial_bce(scores, labels, weight=torch.tensor([[0.5, 2.0, nothing]]))
+    torch.testing.assert_close(loss, partial_bce(scores, labels, weight=torch.tensor([[0.5, 2.0, 1.0]])))
+    loss.backward()
+    assert scores.grad is not None
+    assert scores.grad[0, 2] == 0
+    with pytest.raises(ValueError, match="weights of labels"):
+        partial_bce(scores, labels, weight=torch.tensor([[float("nan"), 2.0, 1.0]]))
+
+
 @pytest.mark.parametrize("weight", [torch.ones(1, 2), torch.tensor([[1.0, -0.1, 1.0]])])
 def test_wrong_weights_are_refused(weight: Tensor) -> None:
     with pytest.raises(ValueError, match="weights of labels"):

@@ -13,15 +13,11 @@ from partlabel import LabelTable
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
 from partlabel.tasks.suspects import (
-    FOLDS,
-    L2,
-    calibrated,
     check_table,
     find_suspects,
-    fit_head,
-    out_of_fold,
     write_suspects,
 )
+from partlabel.training.folds import FOLDS, L2, calibrated, fit_head, out_of_fold
 from partlabel.training.loop import train
 from tests.formats.cases import case
 from tests.pictures import make_pictures, tiny_config
@@ -191,7 +187,7 @@ def trained(tmp_path, monkeypatch):
     table.write_parquet(tmp_path / "labels.parquet")
 
     def run(name, **changes):
-        train(tiny_config(optim__epochs=1, **changes), table, tmp_path / "pictures", tmp_path / name)
+        train(table, tmp_path / "pictures", out=tmp_path / name, config=tiny_config(optim__epochs=1, **changes))
         return tmp_path / name
 
     return run

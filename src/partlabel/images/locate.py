@@ -17,7 +17,7 @@ import pyarrow as pa
 from partlabel.core.errors import UserError
 from partlabel.images.decoding import ImageError
 
-#: endings of pictures, and those that complete a name without one
+#: endings of images, and those that complete a name without one
 PICTURES = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".avif", ".jp2"),
     *(".ppm", ".pgm", ".pnm"),
@@ -32,7 +32,7 @@ class Located:
 
     Attributes:
         files: for each name its file relative to the folder, or None.
-        completed: names without ending that exactly one picture fits.
+        completed: names without ending that exactly one image fits.
         other_case: names that differ from their file in upper and lower case or in the form of Unicode only.
         backslashes: names whose backslashes part folders.
         below: names without a folder whose file lies in exactly one folder below.
@@ -130,7 +130,7 @@ def locate(names: Iterable[str], folder: str | os.PathLike[str]) -> Located:
     """Look for each image in a folder.
 
     A name (``b.jpg``, ``a/b.jpg``, ``./a//b.jpg``) is looked for as it is; with its backslashes as slashes; in another
-    case or form of Unicode; with the ending of a picture added; and, where it has no folder, in the folders below.
+    case or form of Unicode; with the ending of an image added; and, where it has no folder, in the folders below.
 
     Nothing is looked for outside of the folder.
 
@@ -197,7 +197,7 @@ def would_fit(names: Sequence[str], folder: str | os.PathLike[str]) -> tuple[str
 
 
 def name_below(path: str, folder: str | None) -> str:
-    """Return a file path relative to the folder with the pictures; one that is relative or elsewhere stays as it is."""
+    """Return a file path relative to the folder with the images; one that is relative or elsewhere stays as it is."""
     if folder is None or not os.path.isabs(path):
         return path
     root = os.path.join(os.path.abspath(folder), "")
@@ -225,7 +225,7 @@ def first_copies(folder: str | os.PathLike[str], files: Sequence[str]) -> tuple[
         groups = [group for part in parts for group in part.values()]
     if wrong:
         raise UserError(
-            f"{folder}: {len(wrong):,} pictures cannot be read", [f"{name}: {why}" for name, why in wrong.items()]
+            f"{folder}: {len(wrong):,} images cannot be read", [f"{name}: {why}" for name, why in wrong.items()]
         )
     first = [numbers[file] for file in files]
     leader = {number: group[0] for group in groups for number in group}
@@ -269,7 +269,7 @@ def content_hash(path: str | os.PathLike[str]) -> str:
 
 
 def identical(paths: Iterable[str | os.PathLike[str]]) -> list[list[Path]]:
-    """Find files with equal bytes, for a check that the same picture is not in two parts under two names.
+    """Find files with equal bytes, for a check that the same image is not in two parts under two names.
 
     Args:
         paths: files; only those that share their length with another are read.
@@ -299,7 +299,7 @@ def find(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) 
 
     Args:
         names: (N,) names as in the table: file names or paths in ``folder``, with or without ending, in any case.
-        folder: the folder with the pictures.
+        folder: the folder with the images.
 
     Returns:
         (N,) paths, in the order of ``names``; None where there is no file.

@@ -87,7 +87,8 @@ def partial_bce(
         beta: see alpha.
         reduction: "mean" over the rows, or "sum" over them.
         weight: float (N, C), at least 0: factors of the single labels, such as less for those that a model added.
-            p_i counts a known label as one whatever its weight. None is 1 for all.
+            Those of unknown labels may be NaN. p_i counts a known label as one whatever its weight. None is 1
+            for all.
 
     Returns:
         Scalar, at least 0: float64 for float64 scores, else float32.
@@ -271,9 +272,10 @@ def _weighted(
     scores: Tensor, labels: Tensor, weight: Tensor, constants: tuple[float, float, float], divisor: int
 ) -> Tensor:
     """The loss where single labels have a weight."""
-    if weight.shape != labels.shape or bool((weight < 0).any()):
-        raise ValueError(f"the weights of labels are {tuple(labels.shape)} and at least 0, not {tuple(weight.shape)}")
     known = labels != 0
+    if weight.shape != labels.shape or bool(((weight < 0) | (weight.isnan() & known)).any()):
+        raise ValueError(f"the weights of labels are {tuple(labels.shape)} and at least 0, not {tuple(weight.shape)}")
+    weight = torch.where(known, weight, 0)  # NaN times 0 is NaN
     weights = _weights(known.sum(1).clamp(min=1).to(scores.dtype), scores.shape[1], constants, divisor)
     wrong = torch.where(known, scores, 0) * labels.neg().to(scores.dtype)
     return (_softplus(wrong) * weight.to(scores.dtype) * known).sum(1).dot(weights)

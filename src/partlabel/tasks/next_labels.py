@@ -256,6 +256,7 @@ def describe(questions: Questions, table: LabelTable, scores: NDArray[np.float32
         "unknown_left": own.num_images * own.num_classes - own.num_known - len(cls),
         "expected_present": float(chance.mean()),
         "expected_growth": growth,
+        "gain_unit": "points of mAP, of 100",
         "expected_gain": gain,
         "expected_gain_per_1000": 1000 * gain / len(cls),
         "worth_asking": 1000 * gain / len(cls) >= POINTS_PER_1000,

@@ -182,7 +182,7 @@ def test_wrong_arguments(name: str) -> None:
         call(name, torch.zeros(2, 0), torch.zeros(2, 0))
     with pytest.raises(ValueError, match="reduction"):
         call(name, scores, labels, reduction="none")
-    for weight in (torch.ones(2, 1), torch.tensor([[1.0, -0.1, 1.0]] * 2)):
+    for weight in (torch.ones(2, 1), torch.tensor([[1.0, -0.1, 1.0], [1.0, float("nan"), 1.0]])):
         with pytest.raises(ValueError, match="weights of labels"):
             call(name, scores, labels, weight=weight)
 

@@ -75,7 +75,7 @@ def coding_of(
         )
     coding = declared or codings.implied(set(tokens))
     if not isinstance(coding, Coding) or (switch and any(coding.code(name) == codings.NOT_A_LABEL for name in meaning)):
-        raise codings.undeclared(path, {column: tokens})
+        raise codings.undeclared(path, {column: tokens}, tokens)
     if switch:
         return Coding(coding.name, {str(i): coding.code(name) for i, name in enumerate(meaning)} | {"": codings.SILENT})
     return coding

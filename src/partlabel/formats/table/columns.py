@@ -109,6 +109,16 @@ class Seen:
         cells = self.tokens.total() - self.tokens[""]
         return self.bad_cells > 0 and (self.bad_cells == cells or (self.bad_cells > 50 and 2 * self.bad_cells > cells))
 
+    @property
+    def is_mostly_bad(self) -> bool:
+        """Whether half of the cells that are not blank, or more, are no label."""
+        return self.bad_cells > 0 and 2 * self.bad_cells >= self.tokens.total() - self.tokens[""]
+
+    @property
+    def option(self) -> str:
+        """How an option names the column: by its name, or by its number where the name holds a comma."""
+        return f"#{self.place[1:]}" if "," in self.name or not self.name else self.name
+
     def some(self) -> str:
         """Return the first values for a message."""
         first = [value or "blank" for value in list(self.tokens)[:5]]

@@ -47,7 +47,7 @@ def total(losses: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     if reduction not in ("mean", "sum"):
         raise ValueError(f'reduction is "mean" or "sum", not "{reduction}"')
     if weight is not None:
-        if weight.shape != losses.shape or bool((weight < 0).any()):
+        if weight.shape != losses.shape or not bool((weight >= 0).all()):  # NaN neither
             raise ValueError(f"the weights of labels are {tuple(losses.shape)} and at least 0")
         losses = losses * weight.to(losses.dtype)
     rows, classes = losses.shape
