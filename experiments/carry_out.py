@@ -21,11 +21,12 @@ from experiments.datasets import Dataset, Pictures
 from experiments.jobs import Job, locked, result_file, where
 from experiments.presets import Preset
 from experiments.reading import NAMES
-from partlabel import Config, LabelTable, Model, predict, train
+from partlabel import Config, LabelTable, Model, train
 from partlabel.core.errors import UserError
 from partlabel.core.files import to_toml, write_json
 from partlabel.method.graph import LabelGraph
 from partlabel.metrics import Metrics, evaluate
+from partlabel.tasks.predict import score
 from partlabel.training.batches import Stored, open_source
 
 _DEFAULTS = {field.name: field.default for field in fields(Job)}
@@ -184,7 +185,7 @@ def _known(job: Job, place: Place, whole: Pictures) -> LabelTable:
 def scores_of(model: Model, config: Config, paths: list[Path], train: bool) -> NDArray[np.float32]:
     """Scores (N, C); of a frozen backbone from the stored features, which for the training part hold mirrored ones."""
     if config.freeze != "all":
-        return predict(model, paths)
+        return score(model, paths)
     stages = model.backbone.num_stages
     limit = config.images.max_pixels
     source = open_source(model, stages, paths, flip=train and config.images.flip, workers=1, max_pixels=limit)

@@ -22,7 +22,7 @@ import torch
 
 from partlabel import Config, LabelTable, Model, simulate, train
 from partlabel.core.files import write_json
-from partlabel.tasks.evaluate import measure
+from partlabel.tasks.evaluate import evaluate
 
 RESULTS = Path(__file__).parent / "results" / "main_job"
 SEED = 0
@@ -96,7 +96,7 @@ def run_job(name: str, data: Path, out: Path) -> dict[str, Any]:
     ).summary
     minutes = (time.perf_counter() - began) / 60
     model = Model.load(run, which="last")
-    metrics = measure(model, test, data / "images")
+    metrics = evaluate(model, test, images=data / "images")
     record = {
         "job": name,
         "known": proportion,

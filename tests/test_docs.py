@@ -75,14 +75,25 @@ def test_public_names_are_there_and_importing_them_stays_light():
     assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_cli_reference_is_current():
-    spec = importlib.util.spec_from_file_location("write_cli", ROOT / "docs" / "write_cli.py")
+def writer(name):
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_cli_reference_is_current():
     written = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert written == module.reference(), "docs/cli.md is out of date: python docs/write_cli.py"
+    assert written == writer("write_cli").reference(), "docs/cli.md is out of date: python docs/write_cli.py"
+
+
+def test_tables_of_the_guide_are_current():
+    module, written = writer("write_tables"), (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    assert written == module.guide(written), "docs/guide.md is out of date: python docs/write_tables.py"
+    assert all(f"| `{name}` |" in written for name in [*module.LOSSES, *module.STRATEGIES])
 
 
 def tree_of_readme() -> dict[str, str]:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from partlabel.method import checks
 from partlabel.method import loss as module
 from partlabel.method.loss import PartialBCE, partial_bce, solve_g
 from tests.method import ddp
@@ -171,7 +172,7 @@ def test_wrong_labels_are_all_named(labels: Tensor, listed: list[str]) -> None:
     with pytest.raises(ValueError, match=r"present.*absent.*unknown") as error:
         partial_bce(torch.zeros(labels.shape), labels)
     assert all(place in str(error.value) for place in listed)
-    assert str(error.value).count("row ") <= module.SHOWN
+    assert str(error.value).count("row ") <= checks.SHOWN
 
 
 def test_a_zero_one_target_is_warned_about() -> None:

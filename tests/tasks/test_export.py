@@ -9,7 +9,7 @@ import onnx
 import pytest
 import torch
 
-from partlabel import LabelTable, predict
+from partlabel import LabelTable
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
 from partlabel.images import load
@@ -17,7 +17,8 @@ from partlabel.metrics.calibration import Calibration
 from partlabel.models.model import Model
 from partlabel.models.onnx import OPSET, OnnxModel
 from partlabel.tasks import export as exporting
-from partlabel.tasks.evaluate import Labelled, measure
+from partlabel.tasks.evaluate import Labelled, evaluate
+from partlabel.tasks.predict import score
 from partlabel.training.config import ModelConfig
 from tests.pictures import CLASSES, make_pictures
 
@@ -183,9 +184,9 @@ def test_int8_by_command(single, folder, tmp_path, capsys):
     table = LabelTable.read_parquet(folder / "labels.parquet")
     odd = table.select(np.arange(1, 40, 2))  # every second picture, from the first on, went into the ranges
     for key, one in (("map_before", model), ("map_after", small)):
-        assert result[key] == pytest.approx(measure(one, odd, folder / "pictures").mean_ap)
+        assert result[key] == pytest.approx(evaluate(one, odd, images=folder / "pictures").mean_ap)
     paths = [folder / "pictures" / name for name in odd.images.to_pylist()]
-    before, after = predict(model, paths), predict(small, paths)
+    before, after = score(model, paths), score(small, paths)
     difference = np.abs(after - before)
     assert 0 < difference.max() < 0.2 * np.ptp(before)
     assert result["change"]["largest"] == pytest.approx(difference.max(), abs=1e-4)
@@ -215,11 +216,9 @@ def test_int8_quantises_the_backbone_only(single, folder, pictures, tmp_path):
 
 
 def test_int8_that_costs_too_much_is_not_kept(single, folder, pictures, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        exporting, "predict", lambda model, paths: predict(model, paths) * (-1) ** bool(model.quantization)
-    )
+    monkeypatch.setattr(exporting, "score", lambda model, paths: score(model, paths) * (-1) ** bool(model.quantization))
     model, table = Model.load(folder / "heads"), LabelTable.read_parquet(folder / "labels.parquet")
-    scores = predict(model, pictures)  # labels that the model gets all right, and the reversed scores all wrong
+    scores = score(model, pictures)  # labels that the model gets all right, and the reversed scores all wrong
     right = np.where(scores >= np.median(scores, 0), 1, -1).astype(np.int8)
     labels = LabelTable.from_dense(table.images.to_pylist(), CLASSES, right)
     labelled = Labelled.of(model, labels, folder / "pictures", without=pictures[:20])

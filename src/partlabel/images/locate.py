@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from partlabel.core.errors import UserError
-from partlabel.images.decoding import ImageError
+from partlabel.images.decoding import ImageError, why_not_an_image
 
 #: endings of images, and those that complete a name without one
 PICTURES = (
@@ -292,6 +292,48 @@ def identical(paths: Iterable[str | os.PathLike[str]]) -> list[list[Path]]:
             for path in group:
                 by_content.setdefault((length, content_hash(path)), []).append(path)
     return [group for group in by_content.values() if len(group) > 1]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The images of a folder and its subfolders, by name.
+
+    ``names``: paths inside the folder, with forward slashes. ``paths``: the files. ``left_out``: ``name: reason`` of
+    the other files; hidden ones are not mentioned.
+    """
+
+    names: list[str]
+    paths: list[Path]
+    left_out: list[str]
+
+
+def list_images(folder: str | os.PathLike[str]) -> Listed:
+    """List every file of a folder that holds an image of a format that is read, whatever its name.
+
+    The endings of ``PICTURES`` are taken at their word, so that a damaged image is found later and named; files with
+    other names are looked into.
+
+    Raises:
+        UserError: there is no image.
+    """
+    top = Path(folder)
+    names, left_out = [], []
+    for parent, folders, files in os.walk(top):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for file in files:
+            if file.startswith("."):
+                continue
+            name = Path(parent, file).relative_to(top).as_posix()
+            if os.path.splitext(file)[1].casefold() not in PICTURES:
+                reason = why_not_an_image(Path(parent, file))
+                if reason is not None:
+                    left_out.append(f"{name}: {reason}")
+                    continue
+            names.append(name)
+    if not names:
+        raise UserError(f"{folder}: no image in this folder", sorted(left_out))
+    names.sort()
+    return Listed(names, [top / name for name in names], sorted(left_out))
 
 
 def find(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) -> list[Path | None]:

@@ -19,6 +19,7 @@ from partlabel.app.review.suspecting import Suspecting
 from partlabel.app.review.verdicts import Verdict
 from partlabel.app.review.views import Filter, Marks, View, Views
 from partlabel.core.errors import UserError
+from partlabel.labels.match import match
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.training.run import Run
 
@@ -330,14 +331,10 @@ def _says_present(item: dict[str, Any]) -> bool:
 
 def _own(table: LabelTable, judge: Judge) -> LabelTable:
     """The table with the classes of the model, in its order; others are not asked about."""
-    strange = [name for name in judge.classes if name not in set(table.classes)]
-    if strange:
-        raise UserError(
-            f"the label table lacks {len(strange)} of the {len(judge.classes)} classes of the model", strange
-        )
+    matched = match(table, judge, every="model")
     if not table.num_images:
         raise UserError("the label table has no images, so there is nothing to review")
-    return table if table.classes == judge.classes else table.select_classes(judge.classes)
+    return matched.table
 
 
 def open_desk(run: Path, labels: Path | None, images: Path) -> Desk:

@@ -98,12 +98,12 @@ def scores_of(run: Path, judge: Judge, images: pa.StringArray, folder: Path, cac
     if not target.is_file():
         from partlabel.core.progress import Reporter
         from partlabel.images import check
-        from partlabel.tasks.predict import predict
+        from partlabel.tasks.predict import score
 
         paths = resolve(images, folder)
         with Reporter().bar("checking pictures") as bar:
             check(paths, progress=bar).raise_if_bad()
-        scores = predict(Run(run).model, paths)
+        scores = score(Run(run).model, paths)
         store_scores(target, scores)
     return np.load(target, mmap_mode="r")
 
