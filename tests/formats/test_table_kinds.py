@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import json
 import lzma
 import shlex
+import tempfile
+import unicodedata
 import zipfile
+from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel import formats
@@ -220,6 +224,44 @@ def test_attr_01_json_is_no_table(name):
     assert "JSON, not a table" in error.message
 
 
+NAME = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Z"]), min_size=1, max_size=5).map(
+    "n{}".format
+)
+
+
+@given(
+    st.lists(NAME, min_size=1, max_size=6, unique=True),
+    st.lists(NAME, min_size=1, max_size=4, unique_by=lambda name: unicodedata.normalize("NFC", name)),
+    st.data(),
+)
+@settings(max_examples=40, deadline=None)
+def test_one_table_is_the_same_in_every_kind(images, classes, data):
+    value = st.sampled_from([1, -1, ""])
+    labels = data.draw(
+        st.lists(
+            st.lists(value, min_size=len(classes), max_size=len(classes)), min_size=len(images), max_size=len(images)
+        )
+    )
+    cells = [["image", *classes], *([image, *row] for image, row in zip(images, labels, strict=True))]
+    cut = data.draw(st.integers(1, len(images)))
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name, part in (("all", cells), ("a", cells[: cut + 1]), ("b", [cells[0], *cells[cut + 1 :]])):
+            with open(root / f"{name}.csv", "w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows(part)
+        text = (root / "all.csv").read_bytes()
+        (root / "t.csv.gz").write_bytes(gzip.compress(text))
+        workbook(root / "t.xlsx", A=cells)
+        columns = {f"{i}": [row[i] if i == 0 else row[i] or None for row in cells[1:]] for i in range(len(cells[0]))}
+        pq.write_table(pa.table(columns).rename_columns(cells[0]), root / "t.parquet")
+        options = {"coding": "native", "separator": ",", "image_column": "#1"}
+        expected = [[entry or 0 for entry in row] for row in labels]
+        for names in (["all.csv"], ["t.csv.gz"], ["t.xlsx"], ["t.parquet"], ["a.csv", "b.csv"]):
+            table, report = read(*(root / name for name in names), **options)
+            assert (table.images.to_pylist(), table.dense().tolist()) == (images, expected), names
+            assert report.rows == len(images)
+
+
 # lists in cells
 
 
@@ -377,8 +419,9 @@ def test_nothing_beside_a_class_is_a_contradiction(tmp_path):
 def test_nothing_in_wide_and_long_tables(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("image,cat,dog,None\na,1,,0\nb,,,1\nc,,,\n")
-    for options in ({}, {"classes": "cat,dog"}):
+    for options in ({}, {"classes": "cat,dog"}, {"classes": "cat,dog,None"}):
         table, _ = read(path, coding="zero-absent", nothing="none", **options)
+        assert table.classes == ("cat", "dog")
         assert rows(table) == {"a": [1, 0], "b": [-1, -1], "c": [0, 0]}
     path.write_text("image,label,value\na,cat,1\na,none,0\nb,none,1\n")
     assert rows(read(path, coding="zero-absent", nothing="none")[0]) == {"a": [1], "b": [-1]}

@@ -120,6 +120,10 @@ def test_lines_that_are_no_boxes_are_all_listed(put):
         ("names: [a]\ntrain: images", "none of its folders is there"),
         ("names: [a]", "none of its folders is there"),
         ("names: [a, 'a ']\ntrain: images", "class numbers have the same name"),
+        ("names: [a, [b]]\ntrain: images", "are texts, not list"),
+        ("names: [a]\ntrain: {x: 1}", "are texts, not dict"),
+        ("a: &a [x, x]\nb: &b [*a, *a]\nnames: {0: *b}\ntrain: images", "are texts, not list"),
+        ('names: [a]\ntrain: "a\\0b"', "none of its folders is there"),
         ("names: !!python/object/apply:os.getcwd []", "not valid YAML"),
     ],
 )

@@ -57,7 +57,7 @@ def files_below(folder: str, *endings: str) -> list[str]:
         endings: in lower case, such as ``.xml``; files end with one of them in any case.
     """
     found = []
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder) if os.path.isdir(folder) else ():
         folders[:] = [name for name in folders if not name.startswith(".")]
         inner = os.path.relpath(parent, folder)
         own = [name for name in names if name.casefold().endswith(endings) and not name.startswith(".")]

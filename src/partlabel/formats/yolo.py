@@ -150,23 +150,31 @@ def _find_described(path: str, options: YoloOptions) -> tuple[_Found, str]:
     names = dict(enumerate(listed)) if isinstance(listed, list) else listed
     if not isinstance(names, dict) or not names or not all(type(number) is int for number in names):
         raise UserError(f"{path}: names is a list of class names, or numbers with class names")
+    parts = {part: _texts(content[part]) for part in _PARTS if content.get(part)}
+    scalars = [*names.values(), *(place for places in parts.values() for place in places), content.get("path") or ""]
+    if wrong := [type(value).__name__ for value in scalars if not isinstance(value, str | int | float)]:
+        raise UserError(
+            f"{path}: class names, path, train, val and test are texts, not {', '.join(sorted(set(wrong)))}"
+        )
     folder = os.path.dirname(path)
     root = os.path.join(folder, str(content.get("path") or ""))
     root = os.path.normpath(root if os.path.isdir(root) else folder or ".")
     found = _Found(root, _checked(path, {number: str(name) for number, name in names.items()}))
-    there = [part for part in _PARTS if content.get(part)]
-    wanted = options.split or there
-    if unknown := [part for part in wanted if part not in there]:
-        raise UserError(f"{path}: there is no part {', '.join(unknown)}; there are", there)
+    wanted = options.split or list(parts)
+    if unknown := [part for part in wanted if part not in parts]:
+        raise UserError(f"{path}: there is no part {', '.join(unknown)}; there are", list(parts))
     read, lost = [], []
     for part in wanted:
-        places = content[part] if isinstance(content[part], list) else [content[part]]
-        for place in map(str, places):
+        for place in map(str, parts[part]):
             (read if _take(found, place) else lost).append(f"{part}: {place}")
     if not read:
         raise UserError(f"{path}: none of its folders is there, in {found.root}", lost)
     layout = f"text files, {os.path.basename(path)}, {', '.join(read)}"
     return _filled(path, found), layout + (f" (not there: {', '.join(lost)})" if lost else "")
+
+
+def _texts(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _take(found: _Found, place: str) -> bool:

@@ -21,7 +21,7 @@ from partlabel.core.errors import UserError
 from partlabel.formats.packed import Content, opened
 from partlabel.formats.reading import advance, find_encoding
 from partlabel.formats.table.sheets import open_sheet
-from partlabel.formats.table.tables import BATCH_ROWS, Batch, Table
+from partlabel.formats.table.tables import Batch, Table, batch_rows
 
 BLOCK_BYTES = 2 << 20
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
@@ -99,7 +99,7 @@ class TextTable(Table):
     def _exact(self, columns: Sequence[int], skip: int) -> Iterator[Batch]:
         self._check()
         rows = itertools.islice(self.rows(), skip, None)
-        while chunk := list(itertools.islice(rows, BATCH_ROWS)):
+        while chunk := list(itertools.islice(rows, batch_rows(len(self.header)))):
             yield Batch(skip, [pa.array([row[i] for _, row in chunk], pa.string()) for i in columns])
             skip += len(chunk)
 

@@ -257,7 +257,10 @@ class Job:
             return source
         cls, value = np.asarray(source.cls), np.asarray(source.value)
         names = [name for name, own in zip(source.classes, is_word, strict=True) if not own]
-        settled = settle(names, self.options, self.report, sort=self.sort)
+        chosen = self.options.classes
+        if chosen is not None:
+            chosen = [name for name in chosen if tidy(name).casefold() not in folded]
+        settled = settle(names, replace(self.options, classes=chosen), self.report, sort=self.sort)
         bare = np.flatnonzero(is_word[cls] & (value > 0))
         size = len(settled.names)
         if len(bare) * size > MOST_FILLED:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from partlabel.core.errors import UserError
 from partlabel.formats.coding import canonical
@@ -14,34 +13,9 @@ from partlabel.formats.reading import find_encoding, text_lines
 from partlabel.formats.report import plural
 from partlabel.formats.table.entries import Entries
 from partlabel.formats.table.job import Job
-from partlabel.formats.table.tables import Batch, Table
+from partlabel.formats.table.tables import HeldTable
 
 _SIGNS = {",": "comma", ";": "semicolon", "|": "pipe"}
-
-
-class ListFile(Table):
-    """The lines of a list file, taken apart into a path and the entries behind it."""
-
-    header, header_end = ["image"], 0
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.paths: list[str] = []
-        self.entries: list[list[str]] = []
-        self.numbers: list[int] = []
-
-    def describe(self) -> str:
-        """Return what it is."""
-        return "list file"
-
-    def batches(self, columns: Sequence[int]) -> Iterator[Batch]:
-        """Give all paths at once."""
-        if self.paths:
-            yield Batch(0, [pa.array(self.paths, pa.string()) for _ in columns])
-
-    def lines(self, rows: Iterable[int]) -> dict[int, int]:
-        """Return the line of some rows."""
-        return {row: self.numbers[row] for row in rows}
 
 
 def has_count(path: str) -> bool:
@@ -74,23 +48,25 @@ def read_list(job: Job, path: str) -> None:
     meaning = options.entries or "values"
     if names is None and meaning != "names":
         raise UserError(f"{path}: a list file has no header; give the class names in order, as in classes=names.txt")
-    table = ListFile(path)
+    rows: list[tuple[int, list[str]]] = []
+    lists: list[list[str]] = []
     wrong = []
     for number, line in lines:
         taken = _take_apart(line, meaning, names or [], job)
         if isinstance(taken, str):
             wrong.append(f"{path}:{number} {taken}")
-            continue
-        table.paths.append(taken[0])
-        table.entries.append(taken[1])
-        table.numbers.append(number)
+        else:
+            rows.append((number, [taken[0]]))
+            lists.append(taken[1])
     if wrong:
         what = "exactly one value for each of the {size} classes" if meaning == "values" else "an image and entries"
         raise UserError(f"{path}: {plural(len(wrong), 'line')} without {what.format(size=len(names or []))}", wrong)
     job.report.layout = f"list file, {encoding.upper()}"
     entries = Entries(job, path, meaning, "", names)
-    for batch in job.batches(table, [0]):
-        entries.add(table.entries, np.arange(len(batch), dtype=np.int32), batch.first_row)
+    low = job.rows.count
+    for batch in job.batches(HeldTable(path, "list file", ["image"], 0, rows), [0]):
+        start = batch.first_row - low
+        entries.add(lists[start : start + len(batch)], np.arange(len(batch), dtype=np.int32), batch.first_row)
     entries.finish()
     if meaning != "values":
         job.report.coding = f"a listed {'number' if meaning == 'numbers' else 'name'} = present"

@@ -11,35 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from partlabel.core.errors import UserError
-from partlabel.formats.table.tables import BATCH_ROWS, Batch, Table
+from partlabel.formats.table.tables import Batch, HeldTable, Table, batch_rows
 
 #: what a workbook may unpack to
 _MOST_BYTES = 4 << 30
-
-
-class Sheet(Table):
-    """A sheet of a workbook; lines are the rows as the sheet numbers them."""
-
-    def __init__(self, path: str, name: str, cells: Sequence[Sequence[Any]], first_row: int) -> None:
-        texts = ((line, [_text(cell) for cell in row]) for line, row in enumerate(cells, first_row))
-        rows = [(line, row) for line, row in texts if any(map(str.strip, row))]
-        self.path, self.name = path, name
-        self.header_end, self.header = rows[0]
-        self._rows = rows[1:]
-
-    def describe(self) -> str:
-        """Return the name of the sheet."""
-        return f"sheet {self.name!r} of a workbook"
-
-    def batches(self, columns: Sequence[int]) -> Iterator[Batch]:
-        """Read the chosen columns as text; see ``Table``."""
-        for low in range(0, len(self._rows), BATCH_ROWS):
-            part = self._rows[low : low + BATCH_ROWS]
-            yield Batch(low, [pa.array([row[i] for _, row in part], pa.string()) for i in columns])
-
-    def lines(self, rows: Iterable[int]) -> dict[int, int]:
-        """Return the rows of the sheet."""
-        return {row: self._rows[row][0] for row in rows}
 
 
 def _text(cell: Any) -> str:
@@ -78,7 +53,7 @@ class ParquetTable(Table):
             with pq.ParquetFile(self.path) as file:
                 unique = len(set(self.header)) == len(self.header)
                 names = [self.header[i] for i in columns] if unique else None
-                for batch in file.iter_batches(BATCH_ROWS, columns=names):
+                for batch in file.iter_batches(batch_rows(len(columns)), columns=names):
                     own = [batch.column(self.header[i] if unique else i) for i in columns]
                     texts = [self._texts(column, i) for column, i in zip(own, columns, strict=True)]
                     yield Batch(done, texts)
@@ -131,7 +106,8 @@ def open_sheet(path: str, sheet: str | None) -> Table | None:
             f"{path}: the workbook has {len(sheets)} sheets; name one, as in sheet={next(iter(sheets))!r}", sheets
         )
     name = next(iter(sheets)) if sheet is None else sheet
-    return Sheet(path, name, *sheets[name])
+    rows = sheets[name]
+    return HeldTable(path, f"sheet {name!r} of a workbook", rows[0][1], rows[0][0], rows[1:])
 
 
 def _is_workbook(path: str) -> bool:
@@ -144,22 +120,23 @@ def _is_workbook(path: str) -> bool:
         raise UserError(f"{path}: the workbook or zip is damaged ({error})") from error
 
 
-def _read_workbook(path: str) -> dict[str, tuple[list[list[Any]], int]]:
-    """Return name -> cells and number of the first row, for each sheet that holds any."""
+def _read_workbook(path: str) -> dict[str, list[tuple[int, list[str]]]]:
+    """Return name -> rows that are not blank, with their numbers, for each sheet that holds any."""
     import python_calamine
 
+    found = {}
     try:
         with open(path, "rb") as file:
             workbook = python_calamine.load_workbook(file)
-            found = {}
             for name in workbook.sheet_names:
                 cells = workbook.get_sheet_by_name(name).to_python(skip_empty_area=False)
-                if any(str(cell).strip() for row in cells for cell in row):
-                    found[name] = (cells, 1)
-            return found
+                rows = [(line, [_text(cell) for cell in row]) for line, row in enumerate(cells, 1)]
+                if kept := [(line, row) for line, row in rows if any(map(str.strip, row))]:
+                    found[name] = kept
     except (python_calamine.CalamineError, OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read as a workbook ({error})") from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # how a failed assertion in Rust arrives, outside of Exception
             raise
         raise UserError(f"{path}: cannot be read as a workbook; it is damaged ({error})") from None
+    return found
