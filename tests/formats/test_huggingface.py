@@ -431,6 +431,7 @@ def test_two_values_for_two_classes_may_be_class_numbers(tmp_path):
     named = save(tmp_path / "n.parquet", columns, {"labels": [class_label("x", "y")]})
     assert labels_of(named) == {"a": [1, 1], "b": [1, 1]}  # the data set says that these are class numbers
     assert labels_of(named, coding="zero-absent") == {"a": [-1, 1], "b": [1, -1]}
+    assert labels_of(named, coding="zero-absent", classes="y") == {"a": [1], "b": [-1]}
     switches = save(tmp_path / "s.parquet", columns, {"labels": [class_label("no", "yes")]})
     assert "name the classes" in refuse(switches).message
     assert refuse(switches, classes="x,y").offenders == ["labels: no (2), yes (2)"]

@@ -14,16 +14,8 @@ from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.fiftyone.writing import write
 from partlabel.formats.reading import load_json
-from partlabel.formats.records import (
-    NEGATIVE,
-    POSITIVE,
-    RecordOptions,
-    Records,
-    before_sigmoid,
-    choose_signs,
-    is_probability,
-    weak_option,
-)
+from partlabel.formats.record_options import NEGATIVE, POSITIVE, RecordOptions, choose_signs, weak_option
+from partlabel.formats.records import Records, before_sigmoid, is_probability
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.spine import option
 from partlabel.labels.pairs import MODEL, ORIGINS

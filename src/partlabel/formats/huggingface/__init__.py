@@ -31,8 +31,9 @@ from partlabel.formats.huggingface.columns import (
 )
 from partlabel.formats.huggingface.files import DataFile, find_files, open_file
 from partlabel.formats.huggingface.images import ImageFolder
-from partlabel.formats.huggingface.values import coding_of, parse_coding, value_tokens
-from partlabel.formats.records import RecordOptions, Records, listed
+from partlabel.formats.huggingface.values import are_values, coding_of, parse_coding, value_tokens
+from partlabel.formats.record_options import RecordOptions
+from partlabel.formats.records import Records, listed
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
 from partlabel.formats.spine import option
 from partlabel.labels.table import LabelTable
@@ -169,9 +170,11 @@ class _Reader:
             raise UserError(f"{file.path}: this file has no column {' and no column '.join(lost)}")
         self._files.append((len(self.records), file))
         names = {name: class_names(file.path, features, name) for name in self.columns.labels}
-        for name, known in names.items():
-            if known and not (self.codings[name] and self.options.classes):
-                self.records.listed.update(dict.fromkeys(known))
+        for name, coding in self.codings.items():
+            if coding is not None and (names[name] is None or are_values(names[name])):
+                names[name] = self.options.classes
+        for known in names.values():
+            self.records.listed.update(dict.fromkeys(known or ()))
         image = self.columns.image if self.folder is not None else self.columns.names
         for batch in file.batches([image, *self.columns.labels]):
             images = self._images(file, batch)
@@ -205,7 +208,7 @@ class _Reader:
         """Take in the labels of a batch, before its records begin; return which rows are labelled."""
         type = entries.values.type
         if (coding := self.codings[column]) is not None:
-            return self._add_values(column, value, part, entries, self.options.classes or names or [], coding)
+            return self._add_values(column, value, part, entries, names or [], coding)
         if pa.types.is_null(type):
             number = np.full(len(entries.values), -1, np.int64)
         elif pa.types.is_integer(type):

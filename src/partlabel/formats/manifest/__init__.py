@@ -18,7 +18,8 @@ from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.addresses import IMAGE_NAMES, Addresses
 from partlabel.formats.manifest.services import ML_USE, SERVICES, Answer, Item, Job, Service
-from partlabel.formats.records import RecordOptions, Records, before_sigmoid, is_probability, weak_option
+from partlabel.formats.record_options import RecordOptions, weak_option
+from partlabel.formats.records import Records, before_sigmoid, is_probability
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.spine import option
 from partlabel.labels.pairs import MODEL
