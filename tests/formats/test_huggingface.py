@@ -477,6 +477,13 @@ def test_a_list_that_was_written_as_text_is_a_list(tmp_path):
     assert rows(table)["e"] == [0] * 4
 
 
+def test_a_list_of_values_that_was_written_as_text_is_refused(tmp_path):
+    path = save(tmp_path / "t.parquet", {"file_name": list("abc"), "labels": ["[1, 0]", "cat", "[1, 0]"]})
+    assert refuse(path).offenders == [
+        f"{path}: row {row}: [1, 0] is a list of something else than names" for row in (1, 3)
+    ]
+
+
 def test_answers_of_prodigy_are_not_read_as_a_data_set(tmp_path):
     path = tmp_path / "metadata.jsonl"
     path.write_text('{"image": "a", "accept": ["cat"], "answer": "reject"}\n')

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import json
 import math
-import re
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -22,8 +22,6 @@ from partlabel.formats.spine import Source, finish, settle
 from partlabel.labels.pairs import MODEL, ranges
 from partlabel.labels.table import LabelTable
 
-#: a list of names as Python or JSON writes it
-_LIST = re.compile(r"""\s*\[\s*(?:["'].*["'],?)?\s*\]\s*""", re.DOTALL)
 #: probabilities are moved inside these bounds, so that the score before the sigmoid is finite
 _LOWEST, _HIGHEST = 1e-7, 1 - 1e-7
 #: offenders that are kept for an error
@@ -57,13 +55,23 @@ def is_probability(value: Any) -> TypeGuard[float]:
 
 
 def listed(text: str) -> list[str]:
-    """Return the names of a list that was written as text by Python or JSON, ``['a', 'b']``; other text is one name."""
-    if _LIST.fullmatch(text):
-        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            names = ast.literal_eval(text.strip())
-            if all(isinstance(name, str) for name in names):
-                return names or [""]
-    return [text]
+    """Return the names of a list that was written as text by Python or JSON, ``['a', 'b']``; other text is one name.
+
+    Raises:
+        ValueError: a list of something else than names.
+    """
+    if text.lstrip()[:1] != "[" or text.rstrip()[-1:] != "]":
+        return [text]
+    names: Any = None
+    for parse in (json.loads, ast.literal_eval):
+        if names is None:
+            with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+                names = parse(text.strip())
+    if names is None:
+        return [text]  # a name such as [other]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{text[:60]} is a list of something else than names")
+    return names or [""]
 
 
 class Records:
@@ -222,7 +230,7 @@ class Records:
         said["cls"] = of_name[said["cls"]]
         if (said["cls"] < 0).any():
             said = said[said["cls"] >= 0]
-        origin_of = np.where(modelled, MODEL, 0)[image]
+        origin_of = np.where(by_model, MODEL, 0)
         said = _denied(said, np.array(self._denied, np.int64), len(names), origin_of)
         if votes:
             said = self._vote(said, image, answered, len(names), origin_of)

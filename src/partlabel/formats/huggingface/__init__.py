@@ -241,9 +241,13 @@ class _Reader:
     def _named(self, entries: Cells) -> tuple[Cells, NDArray[np.int64]]:
         """Return the entries and the class number of each, -1 for none; lists written as text are taken apart."""
         encoded = entries.values.fill_null("").dictionary_encode()
-        texts = [listed(text) for text in encoded.dictionary.to_pylist()]
-        own = [[self.records.number(name) for name in names] for names in texts]
-        index = encoded.indices.to_numpy()
+        index, own = encoded.indices.to_numpy(), []
+        for number, text in enumerate(encoded.dictionary.to_pylist()):
+            try:
+                own.append([self.records.number(name) for name in listed(text)])
+            except ValueError as error:
+                self._refuse(np.unique(entries.row[index == number]), str(error))
+                own.append([-1])
         if any(len(names) != 1 for names in own):
             count = np.array([len(names) for names in own])[index]
             number = np.array([n for i in index.tolist() for n in own[i]], np.int64)
