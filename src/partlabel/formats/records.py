@@ -55,7 +55,6 @@ class RecordOptions(CommonOptions):
 
     not_listed: str | None = choice(
         "unknown",
-        "unknown",
         "absent",
         help="what a class counts as that was not listed or chosen: unknown or absent; images that nobody has labelled "
         "stay unknown",
@@ -71,7 +70,6 @@ class RecordOptions(CommonOptions):
 def weak_option(whose: str) -> Any:
     """Declare the option that says what becomes of the labels of models."""
     return choice(
-        "ignore",
         "ignore",
         "keep",
         "given",
@@ -296,12 +294,7 @@ class Records:
         return settled.names, of_name
 
     def _vote(
-        self,
-        said: Said,
-        image: NDArray[np.int64],
-        answered: NDArray[np.bool_],
-        size: int,
-        origin_of: NDArray[np.int64],
+        self, said: Said, image: NDArray[np.int64], answered: NDArray[np.bool_], size: int, origin_of: NDArray[np.int64]
     ) -> Said:
         """Leave out what one record says twice, and add what it denies by not choosing what another record chose.
 
