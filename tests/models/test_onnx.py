@@ -20,6 +20,8 @@ from partlabel.tasks.predict import score
 from partlabel.training.config import ModelConfig
 from tests.pictures import CLASSES, make_pictures
 
+pytestmark = pytest.mark.slow
+
 SIZE = 64
 
 

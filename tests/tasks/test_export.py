@@ -22,6 +22,12 @@ from partlabel.tasks.predict import score
 from partlabel.training.config import ModelConfig
 from tests.pictures import CLASSES, make_pictures
 
+pytestmark = pytest.mark.slow
+
+
+#: two heads, each with WELDON pooling and a graph with learned rows; the paper's graph is in tests/models/test_onnx.py
+ALL_PARTS = {"heads": 2, "pooling": "weldon", "graph": True, "graph_hidden": 2}
+
 
 def make_model(**changes) -> Model:
     torch.manual_seed(0)
@@ -36,7 +42,7 @@ def folder(tmp_path_factory):
     """Pictures with labels, and the folders of two models."""
     folder = tmp_path_factory.mktemp("export")
     make_pictures(folder / "pictures", 40).write_parquet(folder / "labels.parquet")
-    make_model(graph=True, pooling="weldon").save(folder / "graph")
+    make_model(**ALL_PARTS).save(folder / "graph")
     make_model(heads=2, pooling="average").save(folder / "heads")
     return folder
 
@@ -49,7 +55,7 @@ def pictures(folder):
 @pytest.fixture(scope="module")
 def files(folder, pictures):
     """The ONNX files of both, made from models in training mode; and what the exports said."""
-    models = {"graph": make_model(graph=True, pooling="weldon"), "heads": make_model(heads=2, pooling="average")}
+    models = {"graph": make_model(**ALL_PARTS), "heads": make_model(heads=2, pooling="average")}
     return {
         name: exporting.export(model.train(), folder / f"{name}.onnx", pictures[:5]) for name, model in models.items()
     }
@@ -105,12 +111,8 @@ def test_onnx_takes_any_batch_and_carries_its_description(name, folder, files, p
     assert onnx.load(folder / f"{name}.onnx").opset_import[0].version == OPSET
 
 
-@pytest.mark.slow
-def test_all_parts_of_a_head_at_once(pictures, tmp_path):
-    """Two heads, each with WELDON pooling and a graph with learned rows; both kinds of file."""
-    model = make_model(heads=2, pooling="weldon", graph=True, graph_hidden=2)
-    for name in ("m.onnx", "m.pt2"):
-        assert exporting.export(model, tmp_path / name, pictures[:5]).difference <= 1e-4
+def test_all_parts_of_a_head_at_once_as_a_program(pictures, tmp_path):
+    assert exporting.export(make_model(**ALL_PARTS), tmp_path / "m.pt2", pictures[:5]).difference <= 1e-4
 
 
 def test_another_models_scores_fail_the_check():

@@ -42,6 +42,7 @@ def rows(run):
     return [{key: value for key, value in line.items() if key not in clock} for line in lines]
 
 
+@pytest.mark.slow
 def test_learns_colours(tmp_path):
     """Half of the labels of 96 pictures are known; new pictures are ranked almost perfectly."""
     train_table = simulate.partial(make_pictures(tmp_path / "pictures", 96), 0.5, seed=0)
@@ -120,6 +121,7 @@ def stop_inside(monkeypatch, epoch):
     monkeypatch.setattr(partlabel.training.epoch, "step", stopping)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [stop_before, stop_inside])
 @pytest.mark.parametrize("freeze", ["none", "all"])
 def test_resumed_run_equals_one_that_never_stopped(tmp_path, table, monkeypatch, stop, freeze):

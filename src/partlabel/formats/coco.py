@@ -87,7 +87,7 @@ class CocoOptions(CommonOptions):
         "(boxes are exhaustive); for files with neg_category_ids (LVIS, or written by partlabel) it is unknown",
     )
     crowd: str = choice(
-        "present", "present", "unknown", help="what a class with crowd annotations only counts as: present, or unknown"
+        "present", "unknown", help="what a class with crowd annotations only counts as: present, or unknown"
     )
     classes: Any = option(
         None,

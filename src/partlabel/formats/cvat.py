@@ -39,12 +39,10 @@ class CvatOptions(CommonOptions):
 
     shapes: str = choice(
         "present",
-        "present",
         "unknown",
         help="what boxes, polygons and other shapes say of their class: present, or unknown to read nothing but tags",
     )
     attributes: str = choice(
-        "ignored",
         "ignored",
         "classes",
         help="classes: the checkboxes of tags and shapes are the classes, and the labels are not: a ticked one is "

@@ -42,7 +42,7 @@ class NusWideOptions(CommonOptions):
         "file that names the image of each line; otherwise Imagelist.txt, TrainImagelist.txt or TestImagelist.txt in "
         "or below the folder",
     )
-    zero: str = choice("absent", "absent", "unknown", help="what 0 means: absent or unknown")
+    zero: str = choice("absent", "unknown", help="what 0 means: absent or unknown")
     not_listed: str | None = without("unknown")
     classes: list[str] | None = option(
         None,
@@ -245,7 +245,8 @@ def read_columns(path: str, size: int, width: int) -> NDArray[np.int8]:
 
     Args:
         path: lines of 0 and 1 between blanks.
-        size: N, the lines of the image list; width: C.
+        size: N, the lines of the image list.
+        width: C.
 
     Returns:
         int8 (N, C) of 0 and 1.

@@ -20,7 +20,6 @@ class RecordOptions(CommonOptions):
 
     not_listed: str | None = choice(
         "unknown",
-        "unknown",
         "absent",
         help="what a class counts as that was not listed or chosen: unknown or absent; images that nobody has labelled "
         "stay unknown",
@@ -36,7 +35,6 @@ class RecordOptions(CommonOptions):
 def weak_option(whose: str) -> Any:
     """Declare the option that says what becomes of the labels of models."""
     return choice(
-        "ignore",
         "ignore",
         "keep",
         "given",
@@ -57,7 +55,8 @@ def choose_signs(
 
     Args:
         path: for errors.
-        found: fields that hold labels; ``there``: all fields that may be chosen by their usual name.
+        found: fields that hold labels.
+        there: all fields that may be chosen by their usual name.
         given: the fields with present and with absent classes, as the options name them.
         described: the fields to choose from, for an error.
         what: ``field`` or ``column``, as the options are called.

@@ -159,7 +159,8 @@ class Records:
             value: +1 present, -1 absent, 0 uncertain.
             part: number of the field, column or file that says it, for ``place``.
             origin: code of ``ORIGINS``.
-            score, round: of a label of a model.
+            score: of a label of a model.
+            round: of a label of a model.
         """
         record, add = len(self._image) - 1, self._add  # unrolled: this runs once for each label of a source
         for name in names:
@@ -176,7 +177,8 @@ class Records:
         """Take in given labels of many records.
 
         Args:
-            record: (M,) numbers of records; names: (M,) numbers of class names.
+            record: (M,) numbers of records.
+            names: (M,) numbers of class names.
             value: (M,), or one for all, as in ``say``.
             part: as in ``say``.
         """
@@ -301,12 +303,7 @@ class Records:
         return settled.names, of_name
 
     def _vote(
-        self,
-        said: Said,
-        image: NDArray[np.int64],
-        answered: NDArray[np.bool_],
-        size: int,
-        origin_of: NDArray[np.int64],
+        self, said: Said, image: NDArray[np.int64], answered: NDArray[np.bool_], size: int, origin_of: NDArray[np.int64]
     ) -> Said:
         """Leave out what one record says twice, and add what it denies by not choosing what another record chose.
 

@@ -347,10 +347,12 @@ def find(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) 
         (N,) paths, in the order of ``names``; None where there is no file.
 
     Raises:
-        UserError: ``folder`` is none, or some names fit more than one file; all of them are listed.
+        UserError: ``folder`` is none; some names lead out of it, or fit more than one file; all of them are listed.
     """
-
-    found = locate(names.to_pylist() if isinstance(names, pa.Array) else names, folder)
+    listed = names.to_pylist() if isinstance(names, pa.Array) else list(names)
+    found = locate(listed, folder)
+    if found.outside:
+        raise UserError(f"{len(found.outside)} image names lead out of the image folder {folder}", found.outside)
     if found.ambiguous:
         raise UserError(f"{len(found.ambiguous)} images fit more than one file in {folder}", found.ambiguous)
     return [None if file is None else Path(folder, file) for file in found.files]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json
+from partlabel.core.lock import holding
 from partlabel.images import check, resolve
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
@@ -85,7 +86,8 @@ def complete_run(
             "trained on, with other labels, may get surer scores than the held-out ones. The check of the scores sees "
             "large differences only; partlabel labels hold-out avoids them"
         )
-    write_json(run.folder / REPORT, report)
+    with holding(run.folder, "partlabel complete"):
+        write_json(run.folder / REPORT, report)
     return made, report
 
 

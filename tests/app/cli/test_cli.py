@@ -249,6 +249,7 @@ def test_simulate_asks_for_what_a_strategy_needs(capsys, tmp_path, labels):
     assert not output.exists()
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(st.text(max_size=12), max_size=4))
 def test_no_words_make_a_traceback(words):

@@ -20,6 +20,8 @@ from partlabel.core.errors import UserError
 from partlabel.tasks.evaluate import evaluate
 from partlabel.training.config import Config
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], str]:

@@ -36,7 +36,8 @@ def coding_of(
     classes can only be values where a class number would be repeated, would not exist, or is no whole number.
 
     Args:
-        files: all files; ``features``: those of the first.
+        files: all files.
+        features: those of the first.
         column: the column.
         declared: the coding of values, or ``numbers``; None: not declared.
         classes: the class list, or None.

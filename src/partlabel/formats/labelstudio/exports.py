@@ -15,12 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from partlabel.core.errors import UserError
-from partlabel.formats.labelstudio.options import (
-    LabelStudioOptions,
-    choose_controls,
-    choose_image,
-    likely_controls,
-)
+from partlabel.formats.labelstudio.options import LabelStudioOptions, choose_controls, choose_image, likely_controls
 from partlabel.formats.reading import load_json
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.table.delimited import open_table

@@ -26,7 +26,6 @@ class LabelStudioOptions(RecordOptions):
 
     answers: str = choice(
         "annotations",
-        "annotations",
         "predictions",
         help="whose choices are read: annotations, those of people, or predictions, those of models",
     )
