@@ -472,3 +472,18 @@ def test_the_options_that_an_error_suggests_can_be_copied(tmp_path, monkeypatch,
         assert main([*command, *shlex.split(copied)]) == 0
     assert main(["import", "csv", "t.csv", "-o", "out.parquet"]) == 2
     assert "--coding 1=present,0=absent,-1=uncertain,blank=unknown --ignore '#2,By'" in capsys.readouterr().err
+
+
+def test_messages_of_the_command_spell_options_as_they_are_typed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("photo,cat\na,1\n")
+    assert main(["import", "csv", "t.csv", "-o", "out.parquet"]) == 2
+    assert "name it with --image-column NAME" in capsys.readouterr().err
+    (tmp_path / "t.csv").write_text("image,cat\na,1\na,-1\n")
+    assert main(["import", "csv", "t.csv", "-o", "out.parquet"]) == 2
+    assert "settle them with --conflicts unknown, present" in capsys.readouterr().err
+    (tmp_path / "where=x.csv").write_text("image,none\na,1\n")
+    assert main(["import", "csv", "where=x.csv", "-o", "out.parquet"]) == 0
+    assert "--nothing 'none' counts every" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(UserError, match="image_column=NAME"):
+        formats.read("csv", CASES / "NIH-01" / "Data_Entry_2017.csv")
