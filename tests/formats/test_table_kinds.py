@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from partlabel import formats
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
+from partlabel.formats.table import sheets
 from partlabel.formats.table.entries import parse_list
 from tests.formats.cases import CASES, rows
 
@@ -76,6 +77,8 @@ def test_what_is_wrong_in_several_files_is_placed_in_its_own(tmp_path):
 def test_other_formats_say_how_several_sources_are_put_together(tmp_path):
     with pytest.raises(UserError, match="partlabel labels merge"):
         formats.read("coco", ["a.json", "b.json"])
+    with pytest.raises(UserError, match="no file is named"):
+        formats.read("csv", [])
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text(f"ImageID,LabelName,Confidence\n{name},/m/1,1\n")
     assert rows(formats.read("openimages", [tmp_path / "a.csv", tmp_path / "b.csv"])[0]) == {"a": [1], "b": [1]}
@@ -148,12 +151,14 @@ def test_a_sheet_of_a_workbook(tmp_path):
     assert refuse(broken, coding="zero-absent", ignore="seen").offenders == [f"{broken}:5:2 5"]
 
 
-def test_workbooks_with_several_sheets(tmp_path):
+def test_workbooks_with_several_sheets(tmp_path, monkeypatch):
     path = workbook(tmp_path / "t.xlsx", A=CELLS, B=[["image", "cow"], ["a.jpg", 1]])
     assert refuse(path).offenders == ["A", "B"]
     assert rows(read(path, sheet="B")[0]) == {"a.jpg": [1]}
     assert "no sheet 'C'" in refuse(path, sheet="C").message
     assert "empty" in refuse(workbook(tmp_path / "e.xlsx", A=[])).message
+    monkeypatch.setattr(sheets, "_MOST_BYTES", 100)
+    assert "unpacks to more than" in refuse(path, sheet="B").message
 
 
 def test_spread_01_a_workbook_without_content_is_named_as_one():
