@@ -21,6 +21,7 @@ from partlabel.formats.table.delimited import open_table
 from partlabel.formats.table.tables import Table
 
 FORM = "ImageID,Source,LabelName,Confidence"
+_EARLY = " but that of the first release (id,confidence:label,...), whose labels are a machine's; use a later release"
 _FIRST_RELEASE = re.compile(r"\d+(\.\d+)?:/[a-z]/")
 
 
@@ -42,7 +43,7 @@ def find_files(path: str, report: ImportReport) -> list[AnnotationFile]:
     """
     names = [path]
     if os.path.isdir(path):
-        names = sorted(entry.path for entry in os.scandir(path) if entry.name.casefold().endswith(".csv"))
+        names = sorted(entry.path for entry in os.scandir(path) if entry.name.casefold().endswith((".csv", ".csv.gz")))
     elif not os.path.exists(path) and glob.has_magic(path):
         names = sorted(glob.glob(path, recursive=True))
     if not names:
@@ -65,10 +66,7 @@ def find_files(path: str, report: ImportReport) -> list[AnnotationFile]:
             others[name] = f"{name}:{table.header_end} starts with {','.join(table.header)[:80]}"
     if others and (not files or not os.path.isdir(path)):
         form = "not" if len(names) == 1 else f"{len(others)} of {len(names)} files are not"
-        hint = ""
-        if any(_FIRST_RELEASE.search(line) for line in others.values()):
-            hint = " but that of the first release (id,confidence:label,...), whose labels are a machine's; use a later"
-            hint += " release"
+        hint = _EARLY if any(_FIRST_RELEASE.search(line) for line in others.values()) else ""
         raise UserError(f"{path}: {form} in the {FORM} form{hint}", others.values())
     if others:
         report.notes.append(f"not in the {FORM} form and not read: {Tally.of(map(os.path.basename, others))}")
