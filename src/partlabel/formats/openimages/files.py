@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import glob
 import os
 import re
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from partlabel.core.errors import UserError
-from partlabel.formats.reading import text_lines
+from partlabel.formats.reading import matching, text_lines
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.source import Source, unique
 from partlabel.formats.table.columns import NameColumn
@@ -41,11 +40,9 @@ def find_files(path: str, report: ImportReport) -> list[AnnotationFile]:
     Raises:
         UserError: nothing is found, or a file that was named has another form (all are listed).
     """
-    names = [path]
+    names = matching(path)
     if os.path.isdir(path):
         names = sorted(entry.path for entry in os.scandir(path) if entry.name.casefold().endswith((".csv", ".csv.gz")))
-    elif not os.path.exists(path) and glob.has_magic(path):
-        names = sorted(glob.glob(path, recursive=True))
     if not names:
         raise UserError(f"{path}: no annotation file is there; they are .csv files with the header {FORM}")
     files: list[AnnotationFile] = []
