@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from partlabel.app.cli.output import Json, reporting
+from partlabel.app.cli.output import Json, one_of_each_node, reporting
 from partlabel.app.cli.settings import Settings, make_config
 
 if TYPE_CHECKING:
@@ -49,18 +48,18 @@ def train(
         resume: Go on with a run that was stopped; give the options it was started with once more.
     """
     with reporting(json) as report:
+        from partlabel.core.compute import processes
         from partlabel.labels.table import LabelTable
         from partlabel.training.loop import train as run_training
 
-        share, held_out = _validation(validation)
-        chosen = make_config(preset, config, settings, share)
-        table = LabelTable.read_parquet(labels)
-        true = None if truth is None else LabelTable.read_parquet(truth)
-        summary = run_training(
-            table, images, out=output, config=chosen, validation=held_out, truth=true, resume=resume
-        ).summary
-        if os.environ.get("RANK", "0") == "0":  # one of the processes of torchrun speaks for all
-            report({"run": str(output), **summary}, _trained(summary, output))
+        with one_of_each_node():
+            share, held_out = _validation(validation)
+            chosen = make_config(preset, config, settings, share)
+            table = LabelTable.read_parquet(labels)
+            true = None if truth is None else LabelTable.read_parquet(truth)
+        made = run_training(table, images, out=output, config=chosen, validation=held_out, truth=true, resume=resume)
+        if processes().rank == 0:
+            report({"run": str(output), **made.summary}, _trained(made.summary, output))
 
 
 def _trained(summary: dict[str, Any], run: Path) -> str:
