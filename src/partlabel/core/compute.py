@@ -52,6 +52,11 @@ def cores() -> int:
     return max(1, here // processes().local_world)
 
 
+def is_first_process() -> bool:
+    """Whether this is the process that writes and speaks, where several were started together."""
+    return processes().rank == 0
+
+
 def loader_workers(device: str, chosen: int | None = None, images: int | None = None) -> int:
     """Choose the number of processes that decode images.
 

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json
+from partlabel.core.lock import holding
 from partlabel.images import check, resolve
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
 from partlabel.tasks.completion import complete
-from partlabel.tasks.predict import predict
+from partlabel.tasks.predict import score
 from partlabel.training.config import Config
 from partlabel.training.run import Run
 
@@ -85,7 +86,8 @@ def complete_run(
             "trained on, with other labels, may get surer scores than the held-out ones. The check of the scores sees "
             "large differences only; partlabel labels hold-out avoids them"
         )
-    write_json(run.folder / REPORT, report)
+    with holding(run.folder, "partlabel complete"):
+        write_json(run.folder / REPORT, report)
     return made, report
 
 
@@ -125,6 +127,6 @@ def _scores(model: Model, table: LabelTable, held: LabelTable, folder: str | os.
     names = pc.unique(pa.concat_arrays([table.images, held.images]))  # pyrefly: ignore[missing-attribute]
     paths = resolve(names, folder)
     check(paths).raise_if_bad()
-    scores = predict(model, paths)
+    scores = score(model, paths)
     place = pc.index_in(held.images, value_set=names)  # pyrefly: ignore[missing-attribute]
     return scores[: table.num_images], scores[place.to_numpy(zero_copy_only=False).astype(np.int64)]

@@ -16,7 +16,7 @@ from partlabel.labels.holdout import at_random
 from partlabel.labels.match import match
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.models.model import Model
-from partlabel.tasks.predict import predict
+from partlabel.tasks.predict import score
 
 #: why a question is asked, in the order of the codes
 WHY = ("seek", "uncertain", "random")
@@ -221,7 +221,7 @@ def ask(
         raise UserError(f"the budget is at least 1 question, not {budget}")
     paths = resolve(own.images, folder)
     check(paths).raise_if_bad()
-    scores = predict(model, paths)
+    scores = score(model, paths)
     found = choose(scores, own, budget, mix, thresholds=np.asarray(model.thresholds, np.float32), seed=seed)
     return found, own, scores, describe(found, own, scores)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from partlabel.core.errors import UserError
+from partlabel.core.lock import holding
 from partlabel.core.progress import Reporter
 from partlabel.labels.table import LabelTable
 from partlabel.training.agreement import agree, agree_on_data
@@ -64,9 +66,10 @@ def train(
             ``relabel.stop_on_warning``.
     """
     config = _chosen(config, preset)
-    with start(config) as engine:  # a mistake ends all processes, and is said once
+    with start(config) as engine, ExitStack() as held:  # a mistake ends all processes, and is said once
         loss = build_loss(config.loss, labels.num_classes)
         job = Job(config, engine, Path(out), loss, Reporter(quiet=not engine.first))
+        engine.from_first(lambda: held.enter_context(holding(out, "partlabel train", make=True)))
         agree(engine, labels, Path(images), validation, truth, config)
 
         identity = _identity(config, labels, validation)

@@ -16,7 +16,7 @@ from partlabel.labels.match import match
 from partlabel.labels.split import units
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.metrics.calibration import Calibration, sigmoid
-from partlabel.tasks.predict import predict
+from partlabel.tasks.predict import score
 from partlabel.training.run import Run
 
 
@@ -98,7 +98,7 @@ def on_table(run: Run, table: LabelTable, source: str, folder: str | os.PathLike
     table = table.select(counted)
     paths = resolve(table.images, folder)
     check(paths).raise_if_bad()
-    return _measured(run, source, table, predict(model, paths)[:, columns], columns)
+    return _measured(run, source, table, score(model, paths)[:, columns], columns)
 
 
 def _measured(
