@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from partlabel.app.cli.output import Json, reporting
+from partlabel.app.cli.output import Json, one_of_each_node, reporting
 from partlabel.app.cli.settings import Settings, make_config
 from partlabel.core.compute import is_first_process
 
@@ -53,10 +53,11 @@ def train(
         from partlabel.labels.table import LabelTable
         from partlabel.training.loop import train as run_training
 
-        share, held_out = _validation(validation)
-        chosen = make_config(preset, config, settings, share)
-        table = LabelTable.read_parquet(labels)
-        true = None if truth is None else LabelTable.read_parquet(truth)
+        with one_of_each_node():
+            share, held_out = _validation(validation)
+            chosen = make_config(preset, config, settings, share)
+            table = LabelTable.read_parquet(labels)
+            true = None if truth is None else LabelTable.read_parquet(truth)
         run = run_training(table, images, out=output, config=chosen, validation=held_out, truth=true, resume=resume)
         if is_first_process():
             report({"run": str(output), **run.summary, "headline": run.headline}, _trained(run, output))
