@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,7 +61,7 @@ class Desk:
 
     def __init__(self, run: Path, table: LabelTable | None, folder: Path) -> None:
         judge = Judge.of_run(run)
-        self.run = run
+        self.run, self.folder = run, folder
         self.whole = _labels_of(run) if table is None else table
         self.table = _own(self.whole, judge)
         self.home = run / "review"
@@ -259,13 +261,25 @@ class Desk:
         table, counts = exporting.with_answers(self.whole, verdicts)
         path = exporting.write(table, format, self.home)
         settled = counts.answers + counts.confirmed
-        return {"path": str(path), "labels": table.num_known, "answers": settled, "unsettled": counts.unsettled}
+        return {
+            "path": str(path),
+            "labels": table.num_known,
+            "answers": settled,
+            "unsettled": counts.unsettled,
+            "next": self._next(path) if format == "parquet" else None,
+        }
 
     def close(self) -> None:
         """Close the store of answers."""
         self.store.close()
 
     # --- inside ---
+
+    def _next(self, labels: Path) -> str:
+        """The command that trains on exported labels, into a folder that is not there yet."""
+        number = next(number for number in itertools.count(2) if not Path(f"{self.run}-{number}").exists())
+        words = ["partlabel", "train", str(labels), "--images", str(self.folder), "-o", f"{self.run}-{number}"]
+        return shlex.join(words)
 
     def _refresh(self, pairs: Sequence[Pair]) -> None:
         # Read under the lock, so that of two threads the later one does not put back what the earlier one read.
@@ -345,8 +359,9 @@ BASIS = "Answers to a random sample that is mixed into the queue of filled-in la
 TEXTS = {
     "questions": (
         "Worth asking",
-        "Pictures where an answer teaches the model most: those that probably show the class, and some at random.",
-        "People have answered every question about these pictures.",
+        "Images where an answer teaches the model most: those that it doubts about or that probably show a class with few "
+        "labels, and some at random. Classes with the fewest labels come first.",
+        "People have answered every question about these images.",
     ),
     "filled": (
         "Filled in",
@@ -359,7 +374,7 @@ TEXTS = {
         "Labels given by people that a classifier contradicts which has not seen them, the surest first.",
         "No label given by a person is contradicted.",
     ),
-    "all": ("All", "Every class of every picture, the most probable first. Search and filter here.", "No pictures."),
+    "all": ("All", "Every class of every image, the most probable first. Search and filter here.", "No images."),
 }
 
 

@@ -20,11 +20,13 @@ export function showMeters(desk) {
   );
   const update = () => {
     const { progress, precision, queues } = desk.session;
+    // Before the first answer there is nothing to say.
+    byId("meters").hidden = !progress.answered && !progress.skipped && !precision.present && !precision.absent;
     const queue = queues.find(({ id }) => id === desk.choice.queue);
     say(answered.value, count(progress.answered));
     say(answered.unit, progress.skipped ? `answered, ${count(progress.skipped)} skipped` : "answered");
     answered.share(queue?.total ? queue.answered / queue.total : 0);
-    say(answered.note, queue?.total ? `${count(queue.answered)} of ${count(queue.total)} in this queue` : queue ? "none in this queue" : counted(desk.session.pictures, "picture"));
+    say(answered.note, queue?.total ? `${count(queue.answered)} of ${count(queue.total)} in this queue` : queue ? "none in this queue" : counted(desk.session.pictures, "image"));
     say(pace.value, progress.per_hour === null ? "–" : count(progress.per_hour));
     say(pace.unit, "labels an hour");
     say(pace.note, progress.per_hour === null ? "from 5 answers on" : "in the last 20 minutes");
