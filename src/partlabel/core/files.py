@@ -114,7 +114,7 @@ def refusal(error: BaseException, *paths: Path) -> str | None:
         if os.strerror(number) in text or f"os error {number})" in text:
             return os.strerror(number)
     # torch and numpy say that a write was cut short, and not why
-    cut = "PytorchStreamWriter failed" in text or "unexpected pos" in text or re.search(r"requested and \d+ written", text)
+    cut = re.search(r"PytorchStreamWriter failed|unexpected pos|requested and \d+ written", text)
     return "the disk may be full" if cut else None
 
 

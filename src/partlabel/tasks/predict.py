@@ -19,6 +19,7 @@ from partlabel.core.compute import inference_batch, loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.progress import Reporter
+from partlabel.core.text import as_cell
 from partlabel.images import ImageDataset, make_loader
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
@@ -112,8 +113,8 @@ def write_predictions(
     if target.suffix == ".csv":
         table = pa.table(
             {
-                "image": pa.array(np.repeat(np.asarray(names, object), count), pa.string()),
-                "class": pa.array(list(model.classes) * len(names), pa.string()),
+                "image": pa.array(np.repeat(np.asarray([as_cell(name) for name in names], object), count), pa.string()),
+                "class": pa.array([as_cell(name) for name in model.classes] * len(names), pa.string()),
                 "score": scores.ravel(),
                 "probability": np.round(probabilities.ravel(), 6),
                 "present": present.ravel().astype(np.int8),

@@ -83,7 +83,8 @@ def train(
 
     Raises:
         UserError: labels from which nothing can be learned, pictures that are missing or bad, a run folder in use, a
-            resumed run with another table or configuration, another process that writes into the folder; a warning about a round under ``relabel.stop_on_warning``.
+            resumed run with another table or configuration, another process that writes into the folder; a warning
+            about a round under ``relabel.stop_on_warning``.
     """
     one_writer = holding(run, "partlabel train", make=True) if is_first_process() else nullcontext()
     with one_writer:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel.app.review import answers
-from partlabel.app.review.answers import AnswerStore, StoreError, New
+from partlabel.app.review.answers import AnswerStore, New, StoreError
 from partlabel.app.review.verdicts import Given, judge
 from partlabel.core.errors import UserError
 from tests.reference import review as reference

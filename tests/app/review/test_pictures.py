@@ -200,7 +200,9 @@ def test_over_http(folder, tmp_path):
     table = LabelTable.from_dense(["good.png", "bad.jpg", "link.png"], ["x"], [[1], [0], [-1]])
     desk = make_run(tmp_path, table, np.zeros((3, 1), np.float32), folder).open()
     client = TestClient(make_app(desk), base_url="http://localhost:1", headers={REVIEW: desk.identity})
-    thumbnail, photo = ([f"/{kind}/{desk.pictures.content(i)}/{i}" for i in range(3)] for kind in ("thumbnail", "photo"))
+    thumbnail, photo = (
+        [f"/{kind}/{desk.pictures.content(i)}/{i}" for i in range(3)] for kind in ("thumbnail", "photo")
+    )
     good = client.get(thumbnail[0])
     assert (good.status_code, good.headers["content-type"]) == (200, "image/jpeg")
     assert good.headers["cache-control"].startswith("private")

@@ -68,7 +68,11 @@ def test_two_hosts_are_refused(desk):
 )
 def test_requests_of_another_page_are_refused(desk, origin):
     client = browser(desk)
-    for path, body in (("answers", an_answer(desk)), ("undo", {"store": desk.store.identity, "browser": "me"}), ("export", {"format": "csv"})):
+    for path, body in (
+        ("answers", an_answer(desk)),
+        ("undo", {"store": desk.store.identity, "browser": "me"}),
+        ("export", {"format": "csv"}),
+    ):
         assert client.post(f"/api/{path}", json=body, headers={"Origin": origin}).status_code == 403
     assert client.get("/api/session", headers={"Origin": origin}).status_code == 403
     assert nothing_stored(desk)

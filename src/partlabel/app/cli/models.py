@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -75,15 +76,21 @@ def predict(
         model = open_model(run)
         names, paths = list_pictures(source, images)
         checked = check(paths)
-        if on_bad == "error":
-            checked.raise_if_bad()
-        names = [name for name, good in zip(names, checked.good, strict=True) if good]
-        paths = [path for path, good in zip(paths, checked.good, strict=True) if good]
+        # A table cannot hold a name that is no text, which is better said before the scoring.
+        text = [_is_text(name) for name in names]
+        good = [fine and named for fine, named in zip(checked.good, text, strict=True)]
+        nameless = [path for path, named in zip(paths, text, strict=True) if not named]
+        bad = checked.bad + [(str(path), "its name is not UTF-8") for path in nameless]
+        if bad and on_bad == "error":
+            offenders = [f"{path}: {why}" for path, why in bad]
+            raise UserError(f"{len(bad)} of {len(paths)} pictures cannot be used", offenders)
+        names = list(compress(names, good))
+        paths = list(compress(paths, good))
         if not paths:
-            raise UserError(f"{source}: none of the pictures can be read", [f"{p}: {why}" for p, why in checked.bad])
+            raise UserError(f"{source}: none of the pictures can be read", [f"{p}: {why}" for p, why in bad])
         scores = score(model, paths)
         write_predictions(output, names, scores, model)
-        skipped = [{"picture": path, "reason": reason} for path, reason in checked.bad]
+        skipped = [{"picture": path, "reason": reason} for path, reason in bad]
         decided = {"goal": model.threshold_goal, "sources": dict(Counter(model.threshold_sources))}
         result = {
             "output": str(output),
@@ -141,6 +148,14 @@ def list_pictures(source: Path, folder: Path | None) -> tuple[list[str], list[Pa
     if not names:
         raise UserError(f"{source}: names no picture")
     return names, [Path(name) for name in names] if folder is None else resolve(names, folder)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_picture(name: str, endings: tuple[str, ...]) -> bool:

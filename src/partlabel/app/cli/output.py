@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from partlabel.core.text import shown
+
 Json = Annotated[
     bool,
     Parameter(
@@ -29,7 +31,9 @@ def reporting(as_json: bool) -> Generator[Callable[[dict[str, Any], str], None]]
     out = sys.stdout
 
     def report(result: dict[str, Any], text: str) -> None:
-        print(json.dumps(result, ensure_ascii=False, allow_nan=False) if as_json else text, file=out, flush=True)
+        if as_json:
+            text = json.dumps(result, ensure_ascii=False, allow_nan=False)
+        print(shown(text), file=out, flush=True)
 
     if not as_json:
         yield report

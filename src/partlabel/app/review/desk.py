@@ -359,8 +359,8 @@ BASIS = "Answers to a random sample that is mixed into the queue of filled-in la
 TEXTS = {
     "questions": (
         "Worth asking",
-        "Images where an answer teaches the model most: those that it doubts about or that probably show a class with few "
-        "labels, and some at random. Classes with the fewest labels come first.",
+        "Images where an answer teaches the model most: those that it doubts, and some at random. Classes with the "
+        "fewest labels come first.",
         "People have answered every question about these images.",
     ),
     "filled": (

@@ -161,4 +161,3 @@ def store_scores(target: Path, contents: NDArray[np.bytes_], scores: NDArray[np.
     """Write scores (N, C) and the images (N,) that they belong to, each whole or not at all."""
     save(target, scores)
     save(target.with_suffix(".contents.npy"), contents)
-
