@@ -144,8 +144,9 @@ def test_the_grid_saves_what_was_clicked_and_undoes_a_page_together(page: Page, 
     answers = server.answers()
     assert len(answers) == count
     assert {image for (image, _), kind in answers.items() if kind == "yes"} == turned
-    page.get_by_role("button", name="Undo").click()
+    page.keyboard.press("u")
     page.wait_for_function("() => document.getElementById('live').textContent.startsWith('Taken back')")
+    page.wait_for_selector(".cell:visible")
     assert server.answers() == {}
     assert page.locator(".cell").count() == count
 
@@ -192,7 +193,7 @@ def test_two_browsers_that_disagree_see_a_conflict_and_settle_it(
         clash.get_by_role("button", name="No").click()
         page.wait_for_selector("#conflicts .clash", state="detached")
         assert page.locator("#tools .badge").inner_text() == "0"
-        page.get_by_role("button", name="Close").click()
+        page.get_by_role("button", name="Close", exact=True).click()
         page.get_by_role("button", name="Conflicts").click()
         assert page.locator("#conflicts .dialog-note").inner_text().startswith("None.")
 

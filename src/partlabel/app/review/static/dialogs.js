@@ -119,8 +119,8 @@ export function exportDialog(desk) {
   };
 }
 
-/** A text to be copied, with a button that does it. @param {string} text @param {string} words */
-function copyable(text, words) {
+/** A text to be copied, with a button that does it. @param {string} text @param {string} words @param {"path" | "command"} kind */
+function copyable(text, words, kind) {
   const copied = el("span", { class: "dialog-note", role: "status" });
   const copy = button(words, {
     class: "button",
@@ -132,13 +132,13 @@ function copyable(text, words) {
           .catch(() => say(copied, "The browser did not allow it.")) ?? say(copied, "Mark the text and copy it."),
     },
   });
-  return [el("code", { class: "path", tabindex: 0 }, text), el("p", { class: "copy" }, copy, copied)];
+  return [el("code", { class: kind, tabindex: 0 }, text), el("p", { class: "copy" }, copy, copied)];
 }
 
 function written({ path, labels, answers, unsettled, next }) {
   const sum = `${count(labels)} labels, ${count(answers)} of them your answers${unsettled ? `; ${counted(unsettled, "unsettled conflict")} left out` : ""}.`;
-  const again = next ? [el("p", { class: "export-next" }, el("strong", {}, "Train again "), "with these labels:"), ...copyable(next, "Copy the command")] : [];
-  return [el("p", {}, el("strong", {}, "Written. "), sum), ...copyable(path, "Copy the path"), ...again];
+  const again = next ? [el("p", { class: "export-next" }, el("strong", {}, "Train again "), "with these labels:"), ...copyable(next, "Copy the command", "command")] : [];
+  return [el("p", {}, el("strong", {}, "Written. "), sum), ...copyable(path, "Copy the path", "path"), ...again];
 }
 
 const KEYS = [
