@@ -6,32 +6,16 @@ import io
 import multiprocessing
 import sys
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from partlabel import LabelTable, train
+from partlabel import LabelTable
 from partlabel.app.cli import main
-from tests.pictures import make_pictures, tiny_config
 
 #: processes, and rounds of each command
 PROCESSES, ROUNDS = 4, 3
 fork = multiprocessing.get_context("fork")
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
-    """A folder with images, labels and a run."""
-    folder = tmp_path_factory.mktemp("at-once")
-    table = make_pictures(folder / "pictures", 40)
-    table.write_parquet(folder / "labels.parquet")
-    rows = [",".join(["image", *table.classes])]
-    rows += [",".join([name, *map(str, row)]) for name, row in zip(table.images.to_pylist(), table.dense(), strict=True)]
-    (folder / "labels.csv").write_text("\n".join(rows))
-    tiny_config(optim__epochs=1, validation=0.3).write(folder / "config.toml")
-    train(tiny_config(optim__epochs=1, validation=0.3), table, folder / "pictures", folder / "run")
-    return folder
 
 
 def _child(words: list[str], barrier, said) -> None:
@@ -66,11 +50,13 @@ def check(found: list[tuple[object, str]]) -> int:
     return sum(code == 0 for code, _ in found)
 
 
+CODING = "1=present,-1=absent,0=unknown"
 COMMANDS = {
-    "import": ("import", "csv", "{place}/labels.csv", "--coding", "1=present,-1=absent,0=unknown", "-o", "{place}/out.parquet"),
+    "import": ("import", "csv", "{place}/labels.csv", "--coding", CODING, "-o", "{place}/out.parquet"),
     "thresholds": ("thresholds", "{place}/run", "--by", "f1"),
     "predict": ("predict", "{place}/run", "{place}/pictures", "-o", "{place}/out.csv"),
-    "hold-out": ("labels", "hold-out", "{place}/labels.parquet", "-o", "{place}/a.parquet", "--held-out", "{place}/b.parquet"),
+    "hold-out": ("labels", "hold-out", "{place}/labels.parquet", "-o", "{place}/a.parquet",
+                 "--held-out", "{place}/b.parquet"),
 }  # fmt: skip
 
 

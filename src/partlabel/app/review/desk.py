@@ -16,6 +16,7 @@ from partlabel.app.review import exporting, precision, queues
 from partlabel.app.review.answers import AnswerStore, New, Pair
 from partlabel.app.review.board import TOP, label_of, open_board
 from partlabel.app.review.pictures import Pictures
+from partlabel.app.review.queues import QUEUES, TEXTS
 from partlabel.app.review.scores import Judge, digest, scores_of
 from partlabel.app.review.suspecting import Suspecting
 from partlabel.app.review.verdicts import Verdict
@@ -26,7 +27,6 @@ from partlabel.images import resolve
 from partlabel.images.contents import known_contents
 from partlabel.labels.table import ORIGINS, LabelTable
 
-QUEUES = ("questions", "filled", "suspects", "all")
 #: labels of a picture that are shown although nothing is known about them
 _BEST = 20
 
@@ -89,7 +89,7 @@ class Desk:
         self._bases = {"questions": View(asked, self.marks), "filled": View(filled, self.marks)}
         self.suspecting = Suspecting(run, self.table, folder, cache / f"suspects-{of_table}.npy")
         self._classes = _class_rows(self.table)
-        self._lock = threading.Lock()
+        self._lock, self._exporting = threading.Lock(), threading.Lock()
         self._columns = {name: number for number, name in enumerate(self.table.classes)}
         self._rows = {name: number for number, name in enumerate(self.names)}
         self.store = AnswerStore(self.home / "answers.sqlite")
@@ -259,7 +259,8 @@ class Desk:
         with self._lock:
             verdicts = dict(self.verdicts)
         table, counts = exporting.with_answers(self.whole, verdicts)
-        path = exporting.write(table, format, self.home)
+        with self._exporting:  # one at a time, so that each finds a name that is free
+            path = exporting.write(table, format, self.home)
         settled = counts.answers + counts.confirmed
         return {
             "path": str(path),
@@ -351,31 +352,7 @@ class Desk:
         if found is None:
             return None
         values = {"checked": found.checked, "right": found.right, "estimate": found.estimate}
-        return {**values, "low": found.low, "high": found.high, "basis": BASIS}
-
-
-BASIS = "Answers to a random sample that is mixed into the queue of filled-in labels"
-#: title, help, and why it is empty, of each queue
-TEXTS = {
-    "questions": (
-        "Worth asking",
-        "Images where an answer teaches the model most: those that it doubts, and some at random. Classes with the "
-        "fewest labels come first.",
-        "People have answered every question about these images.",
-    ),
-    "filled": (
-        "Filled in",
-        "Labels that the model filled in, the least sure first; every fifth one is drawn at random, "
-        "to measure how often the model is right.",
-        "The label table holds no labels of a model. Give the table that partlabel complete wrote with --labels.",
-    ),
-    "suspects": (
-        "Suspects",
-        "Labels given by people that a classifier contradicts which has not seen them, the surest first.",
-        "No label given by a person is contradicted.",
-    ),
-    "all": ("All", "Every class of every image, the most probable first. Search and filter here.", "No images."),
-}
+        return {**values, "low": found.low, "high": found.high, "basis": precision.BASIS}
 
 
 def _class_rows(table: LabelTable) -> list[dict[str, Any]]:
