@@ -88,6 +88,11 @@ def test_a_folder_in_the_place_of_the_file_and_a_missing_folder_are_said(tmp_pat
         write_text(tmp_path / "none" / "x", "")
 
 
+def _save(path: Path) -> None:
+    with open(path, "wb") as file:
+        np.save(file, np.zeros(50_000))
+
+
 WRITERS = {
     "bytes": lambda path: path.write_bytes(b"x" * 200_000),
     "parquet": lambda path: pyarrow.parquet.write_table(
@@ -95,7 +100,7 @@ WRITERS = {
     ),
     "torch": lambda path: torch.save({"a": torch.rand(50_000)}, path),
     "safetensors": lambda path: __import__("safetensors.torch").torch.save_file({"a": torch.rand(50_000)}, path),
-    "numpy": lambda path: np.save(path.open("wb"), np.zeros(50_000)),
+    "numpy": lambda path: _save(path),
     "array": lambda path: new_array(path, (50_000,), np.float32),
 }
 

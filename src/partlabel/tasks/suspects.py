@@ -22,6 +22,7 @@ from partlabel.core.compute import default_device, loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.progress import Reporter
+from partlabel.core.text import as_cell
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Head, Heads, Model
@@ -156,7 +157,7 @@ def write_suspects(path: str | os.PathLike[str], table: LabelTable, suspects: Su
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("image", "class", "label", "probability"))
         for i, c, label, p in zip(suspects.image, suspects.cls, suspects.label, suspects.probability, strict=True):
-            writer.writerow((names[i], table.classes[c], int(label), f"{p:.6g}"))
+            writer.writerow((as_cell(names[i]), as_cell(table.classes[c]), int(label), f"{p:.6g}"))
 
 
 def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter) -> NDArray[np.float32]:

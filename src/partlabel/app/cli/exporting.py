@@ -56,8 +56,8 @@ def export(
             raise UserError(f"--max-loss is in points of mAP, from 0 to 100, not {max_loss:g}")
         from partlabel.app.api import export as write
         from partlabel.labels.table import LabelTable
-        from partlabel.models.onnx import OPSET
         from partlabel.models.description import read_description
+        from partlabel.models.onnx import OPSET
 
         table = None if labels is None else LabelTable.read_parquet(labels)
         done: Any = write(run, output, images=images, int8=int8, labels=table, max_loss=max_loss)
