@@ -84,8 +84,13 @@ def test_a_folder_in_the_place_of_the_file_and_a_missing_folder_are_said(tmp_pat
     (tmp_path / "run").mkdir()
     with pytest.raises(UserError, match="run: is a folder, not a file to write"):
         write_text(tmp_path / "run", "")
-    with pytest.raises(UserError, match="the folder .* does not exist"):
+    with pytest.raises(UserError, match=r"the folder .* does not exist"):
         write_text(tmp_path / "none" / "x", "")
+
+
+def _save_numpy(path):
+    with open(path, "wb") as file:
+        np.save(file, np.zeros(50_000))
 
 
 WRITERS = {
@@ -95,7 +100,7 @@ WRITERS = {
     ),
     "torch": lambda path: torch.save({"a": torch.rand(50_000)}, path),
     "safetensors": lambda path: __import__("safetensors.torch").torch.save_file({"a": torch.rand(50_000)}, path),
-    "numpy": lambda path: np.save(open(path, "wb"), np.zeros(50_000)),
+    "numpy": _save_numpy,
     "array": lambda path: new_array(path, (50_000,), np.float32),
 }
 
