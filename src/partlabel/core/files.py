@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from partlabel.core.errors import UserError
 
@@ -165,7 +165,7 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def new_array(path: Path, shape: tuple[int, ...], kind: DTypeLike) -> NDArray[Any]:
+def new_array(path: Path, shape: tuple[int, ...], kind: DTypeLike) -> np.memmap:
     """Make an array on disk, of zeros, and map it into memory.
 
     Its room is taken at once: a full disk is an error here, and not the end of the process at some later write.

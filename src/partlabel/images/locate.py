@@ -336,13 +336,6 @@ def list_images(folder: str | os.PathLike[str]) -> Listed:
     return Listed(names, [top / name for name in names], sorted(left_out))
 
 
-def leads_out(name: str) -> bool:
-    """Whether a name of an image is a path that starts elsewhere than in the image folder, or climbs out of it."""
-    if name.startswith(("/", "\\")) or "\0" in name or os.path.isabs(name):
-        return True
-    return os.path.normpath(name).split(os.sep, 1)[0] == os.pardir
-
-
 def find(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) -> list[Path | None]:
     """Find the file of each image of a table, by the rule of `locate`, which import uses too.
 
@@ -357,9 +350,9 @@ def find(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) 
         UserError: ``folder`` is none; some names lead out of it, or fit more than one file; all of them are listed.
     """
     listed = names.to_pylist() if isinstance(names, pa.Array) else list(names)
-    if outside := [name for name in listed if leads_out(name)]:
-        raise UserError(f"{len(outside)} image names lead out of the image folder {folder}", outside)
     found = locate(listed, folder)
+    if found.outside:
+        raise UserError(f"{len(found.outside)} image names lead out of the image folder {folder}", found.outside)
     if found.ambiguous:
         raise UserError(f"{len(found.ambiguous)} images fit more than one file in {folder}", found.ambiguous)
     return [None if file is None else Path(folder, file) for file in found.files]

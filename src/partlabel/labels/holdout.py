@@ -56,3 +56,13 @@ def hold_out(table: LabelTable, share: float, seed: int) -> tuple[LabelTable, La
         raise UserError(f"no class has enough labels to hold out a share of {share} of them")
     details = {"share": share, "seed": seed}
     return table.hide(~held, "hold_out.train", **details), table.hide(held, "hold_out.held_out", **details)
+
+
+def shared_pairs(trained: LabelTable, table: LabelTable) -> NDArray[np.bool_]:
+    """Which known labels of a table are known in another one too, bool (K,): the same image name and class name."""
+    image = trained.image_index(table.images)[table.pair_images()]
+    column = {name: c for c, name in enumerate(trained.classes)}
+    cls = np.array([column.get(name, -1) for name in table.classes], np.int64)[table.indices]
+    key = image * trained.num_classes + cls
+    known = trained.pair_images().astype(np.int64) * trained.num_classes + trained.indices
+    return (image >= 0) & (cls >= 0) & np.isin(key, known)

@@ -108,11 +108,11 @@ def _checksum(
             lengths = np.diff(offsets).astype(np.int64)
             if names.null_count:
                 lengths[names.is_null().to_numpy(zero_copy_only=False)] = -1
-            found = zlib.crc32(text[offsets[0] : offsets[-1]], zlib.crc32(lengths, found))
+            found = zlib.crc32(text[offsets[0] : offsets[-1]].data, zlib.crc32(lengths.data, found))
     for name in _FIELDS:
         if fields.get(name) is not None:
             kind = np.int64 if name == "indptr" else dict(LISTS.values())[name].to_pandas_dtype()
-            found = zlib.crc32(np.ascontiguousarray(fields[name], kind), zlib.crc32(name.encode(), found))
+            found = zlib.crc32(np.ascontiguousarray(fields[name], kind).data, zlib.crc32(name.encode(), found))
     return found
 
 

@@ -321,21 +321,23 @@ def say(found: dict[str, Any]) -> str:
     odd = found["not_by_chance"]
     if odd:
         lines.append(
-            f"it was not chance that decided which labels are known in {len(odd)} classes ({_some(odd)}); the known "
+            f"it was not chance that decided which labels are known in {len(odd)} classes ({some(odd)}); the known "
             f"labels alone would say mAP {100 * alone:.1f}"
         )
     if found["not_measured"]:
-        lines.append(f"not measured, with too few known labels of either sign: {_some(found['not_measured'])}")
+        lines.append(f"not measured, with too few known labels of either sign: {some(found['not_measured'])}")
     return "\n".join(lines)
 
 
 def _range(numbers: dict[str, float | None]) -> str | None:
-    if numbers["value"] is None:
+    value, low, high = (numbers[name] for name in ("value", "low", "high"))
+    if value is None or low is None or high is None:
         return None
-    return f"{100 * numbers['value']:.1f} ({100 * numbers['low']:.1f} to {100 * numbers['high']:.1f})"
+    return f"{100 * value:.1f} ({100 * low:.1f} to {100 * high:.1f})"
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     shown = ", ".join(names[:SHOWN])
     return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 

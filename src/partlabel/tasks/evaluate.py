@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.images import check, resolve
+from partlabel.labels.holdout import shared_pairs
 from partlabel.labels.match import match
+from partlabel.labels.split import units
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import Accumulator, Metrics
+from partlabel.metrics.headline import Headline, headline
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
 from partlabel.tasks.predict import open_classifier, score
-from partlabel.training.run import Run
+from partlabel.training.run import MARKER, Run
 
 #: rows of labels made dense at once
 _ROWS = 8192
@@ -48,6 +51,31 @@ def evaluate(
     return labelled.metrics(score(model, labelled.paths), model.thresholds)
 
 
+def estimate(
+    run: Run | Model | OnnxModel | str | os.PathLike[str], labels: LabelTable, *, images: str | os.PathLike[str]
+) -> tuple[Metrics, Headline]:
+    """Measure on known labels, as :func:`evaluate`, and estimate what all labels of the table's images would say.
+
+    Images without a known label are scored too, as they show what the known labels are a draw of.
+    """
+    model = open_classifier(run)
+    labelled = Labelled.of(model, labels, images, every=True)
+    scores, limits = score(model, labelled.paths), np.asarray(model.thresholds)[labelled.columns]
+    own = scores[:, labelled.columns]
+    unit, _ = units(labelled.table.num_images, labelled.table.groups)
+    found = headline(own, labelled.table.dense(), labelled.table.classes, limits, units=unit)
+    return labelled.metrics(scores, model.thresholds), found
+
+
+def trained_on(run: str | os.PathLike[str], table: LabelTable) -> dict[str, int]:
+    """How many images of a table, and how many of its known labels, a run was trained on; 0 for an .onnx file."""
+    if not (Path(run) / MARKER).is_file():
+        return {"images": 0, "labels": 0}
+    trained = Run(run).labels
+    seen = shared_pairs(trained, table)
+    return {"images": int((trained.image_index(table.images) >= 0).sum()), "labels": int(seen.sum())}
+
+
 @dataclass(frozen=True, eq=False)
 class Labelled:
     """Pictures with known labels, for a model that knows at least their classes; made by :meth:`of`.
@@ -69,6 +97,7 @@ class Labelled:
         table: LabelTable,
         folder: str | os.PathLike[str],
         without: Collection[Path] = (),
+        every: bool = False,
     ) -> Labelled:
         """Match a table and the pictures in ``folder`` with a model; raises as :func:`evaluate` does.
 
@@ -77,11 +106,14 @@ class Labelled:
             table: labels; its image names are files in ``folder``.
             folder: the folder of the pictures.
             without: pictures to leave out.
+            every: images without a known label take part too.
         """
         matched = match(table, model, every="table")
-        table = matched.table.select(np.flatnonzero(np.diff(matched.table.indptr)))
-        if not table.num_images:
+        table = matched.table
+        if not table.num_known:
             raise UserError("no label of the table is known, so there is nothing to measure on")
+        if not every:
+            table = table.select(np.flatnonzero(np.diff(table.indptr)))
         paths = resolve(table.images, folder)
         if without:
             out = {path.resolve() for path in without}

@@ -41,6 +41,11 @@ class Added:
     value: NDArray[np.int8]
     score: NDArray[np.float32]
 
+    def only(self, classes: NDArray[np.bool_]) -> Added:
+        """Only the labels of the chosen (C,) classes."""
+        kept = classes[self.cls]
+        return Added(self.image[kept], self.cls[kept], self.value[kept], self.score[kept])
+
     @staticmethod
     def of(parts: Sequence[Added]) -> Added:
         """Put the labels of several batches or processes together."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from partlabel.core.files import write_json
-from partlabel.metrics.headline import say
 from partlabel.training.card import write_card
 from partlabel.training.data import Data
 from partlabel.training.evidence import score_all, write_headline, write_out_of_fold
 from partlabel.training.run import OUT_OF_FOLD, Run
 from partlabel.training.state import Batches, Job, State
 from partlabel.training.summary import summary
-from partlabel.training.thresholds import fit_run
+from partlabel.training.thresholds import fit_run, silence
 
 
 def finish(job: Job, state: State, data: Data, batches: Batches) -> Run:
@@ -25,6 +24,7 @@ def finish(job: Job, state: State, data: Data, batches: Batches) -> Run:
         _judge(job, data, batches, run)
         if run.is_validated and not run.thresholds:
             fit_run(run)
+        silence(run)
         write_card(run)
     job.engine.wait()
     return Run(job.out)
@@ -36,6 +36,4 @@ def _judge(job: Job, data: Data, batches: Batches, run: Run) -> None:
         found = score_all(job.config, data, batches.train, batches.validation)
         if found is not None:
             write_out_of_fold(run.folder, found)
-    headline = write_headline(run)
-    if headline is not None:
-        job.report.line(say(headline))
+    write_headline(run)

@@ -182,6 +182,11 @@ class Run:
         path = self.folder / HEADLINE
         return _json(path) if path.is_file() else None
 
+    @property
+    def same_content(self) -> int:
+        """Validation images whose content was trained on under another name, counted before the training."""
+        return int(self.summary.get("validation_images_trained_on_by_content", 0))
+
     def description(self, which: Literal["best", "last"] = "best") -> dict[str, Any]:
         """What the ``model.toml`` of a model says: network, preprocessing, classes, thresholds, calibration."""
         return read_description(self.folder / which)

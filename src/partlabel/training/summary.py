@@ -63,5 +63,5 @@ def epoch_line(row: dict[str, Any], epochs: int) -> str:
     text = f"epoch {row['epoch']}/{epochs}  loss {row['loss']:.4f}  {row['images_per_second']:.0f} images/s"
     validation = row["validation"]
     if validation and validation["mean_ap"] is not None:
-        text += f"  validation mAP {100 * validation['mean_ap']:.2f}"
+        text += f"  mAP {100 * validation['mean_ap']:.2f} on known validation labels"
     return text

@@ -19,7 +19,8 @@ def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) ->
     """Measure a trained classifier on known labels.
 
     Unknown labels count neither for nor against it. A class for which a number is undefined, such as the average
-    precision of a class without a known present label, is listed and left out of the mean.
+    precision of a class without known labels of both signs, is listed and left out of the mean. The last lines say what
+    all labels of these images would give, with an interval, as known labels are seldom a random draw.
 
     Args:
         run: Run folder of `partlabel train`, or an .onnx file of `partlabel export`.
@@ -28,13 +29,23 @@ def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) ->
     """
     with reporting(json) as report:
         from partlabel.labels.table import LabelTable
-        from partlabel.tasks.evaluate import evaluate as measure
+        from partlabel.metrics.headline import say
+        from partlabel.tasks.evaluate import estimate, trained_on
 
-        measured = measure(run, LabelTable.read_parquet(labels), images=images)
-        report(
-            {"run": str(run), "labels": str(labels), **measured.to_dict()},
-            measured.table(classes=max(len(measured.class_names), 1)),
-        )
+        table = LabelTable.read_parquet(labels)
+        measured, headline = estimate(run, table, images=images)
+        seen = trained_on(run, table)
+        result = {"run": str(run), "labels": str(labels), "trained_on": seen, **measured.to_dict()}
+        about = "The table is about the known labels alone. What all labels of these images would say:"
+        lines = [measured.table(classes=max(len(measured.class_names), 1)), "", about, say(headline.to_dict())]
+        if seen["labels"]:
+            lines.append(
+                f"warning: the model was trained on {seen['labels']:,} of these labels, so the numbers prove nothing "
+                "about others"
+            )
+        elif seen["images"]:
+            lines.append(f"note: the model was trained on {seen['images']:,} of these images, with other labels")
+        report({**result, "headline": headline.to_dict()}, "\n".join(lines))
 
 
 def predict(

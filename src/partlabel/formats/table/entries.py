@@ -157,10 +157,7 @@ class Entries:
                 self._keep(self._wrong, first_row + row, f"{plural(len(lists[number]), 'value')}, {size} classes")
         fit = [entries if len(entries) == size else [""] * size for entries in lists]
         columns = [pa.array([entries[k] for entries in fit], pa.string()).take(pa.array(code)) for k in range(size)]
-        codes = np.ascontiguousarray(self._values.read(columns, first_row).T)
-        row, column = (np.arange(n) for n in codes.shape)
-        cls = np.tile(column.astype(np.int32), len(row))
-        self._job.say(np.repeat(row + first_row, size), self._names, cls, codes.reshape(-1))
+        self._job.say_block(self._values.read(columns, first_row), self._names, first_row)
 
     def finish(self) -> None:
         """Report what was left out.

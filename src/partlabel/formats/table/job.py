@@ -160,6 +160,13 @@ class Job:
         self._said.append((row, value))
         self.classes.add_codes(names, cls)
 
+    def say_block(self, codes: NDArray[np.int8], names: pa.StringArray, first_row: int) -> None:
+        """Add the statements of a block of cells, int8 codes (classes, rows), from a row on."""
+        flat = np.ascontiguousarray(codes.T).reshape(-1)
+        at = np.flatnonzero((flat != SILENT) & (flat != NOT_A_LABEL))
+        row, cls = np.divmod(at, max(len(codes), 1))
+        self.say(row + first_row, names, cls.astype(np.int32), flat[at])
+
     def values(self, names: Sequence[str], places: Sequence[str]) -> ValueColumns:
         """Return columns of label values that are to be read; what is seen in them is checked at the end."""
         columns = ValueColumns(self.coding, [Seen(n, place) for n, place in zip(names, places, strict=True)])

@@ -32,14 +32,7 @@ def read_wide(job: Job, table: Table) -> None:
     raw = pa.array([table.header[i] for i in columns], pa.string())
     job.classes.add_codes(raw, np.zeros(0, np.int32))  # a table without rows has its classes too
     for batch in job.batches(table, [image, *columns]):
-        codes = np.ascontiguousarray(values.read(batch.columns[1:], batch.first_row).T)
-        row, column = (np.arange(size) for size in codes.shape)
-        job.say(
-            np.repeat(row + batch.first_row, len(column)),
-            raw,
-            np.tile(column.astype(np.int32), len(row)),
-            codes.reshape(-1),
-        )
+        job.say_block(values.read(batch.columns[1:], batch.first_row), raw, batch.first_row)
     values.finish()
     for i, seen in zip(columns, list(values.seen), strict=True):
         if seen.name:
