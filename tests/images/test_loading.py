@@ -214,7 +214,7 @@ def test_out_of_shared_memory(paths: list[Path]) -> None:
     if shutil.which("unshare") is None or subprocess.run([*alone, mount], capture_output=True).returncode:
         pytest.skip("this system lets nobody mount a small /dev/shm")
     program = [*alone, f'{mount} && exec "$@"', "sh", sys.executable, "-c", LITTLE_SHARED_MEMORY, str(paths[0])]
-    done = subprocess.run(program, check=True, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(program, check=True, capture_output=True, text=True, timeout=600)
     alone_result, two_workers = done.stdout.splitlines()
     assert alone_result == "64"
     assert two_workers.startswith(
