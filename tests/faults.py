@@ -529,8 +529,8 @@ FAULTS = [
     Fault(
         "metrics/prevalence.py",
         "classes are as far apart as they were taken for",
-        "new = float(np.sqrt((away + TAU_CLASSES * TAU**2) / (len(found) + TAU_CLASSES)))",
-        "new = TAU",
+        "return of_class, mu, float(np.sqrt((away + TAU_CLASSES * TAU**2) / (len(found) + TAU_CLASSES)))",
+        "return of_class, mu, TAU",
         "metrics/test_prevalence.py",
     ),
 ]
