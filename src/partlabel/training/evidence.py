@@ -120,8 +120,15 @@ def evidence(run: Run) -> Evidence | None:
     return Evidence(table, scores.reshape(len(images), len(classes))[place], "out-of-fold")
 
 
-def write_headline(run: Run, seed: int = 0) -> dict[str, Any] | None:
-    """Estimate what all labels would say of a run and write it as ``headline.json``; None where nothing can be judged.
+def write_headline(run: Run) -> None:
+    """Write what :func:`judge` says as ``headline.json``, where anything can be judged."""
+    found = judge(run)
+    if found is not None:
+        write_json(run.folder / HEADLINE, found)
+
+
+def judge(run: Run, seed: int = 0) -> dict[str, Any] | None:
+    """Estimate what all labels would say of a run, as plain values; None where nothing can be judged.
 
     Only labels that are a random sample of their class and sign are measured on. Decisions are those of thresholds by
     F1 on the same scores.
@@ -140,7 +147,7 @@ def write_headline(run: Run, seed: int = 0) -> dict[str, Any] | None:
     numbers = headline(
         found.scores, labels, table.classes, limits, units=units(table.num_images, table.groups)[0], seed=seed
     )
-    content = {
+    return {
         "measured_on": found.kind,
         "meaning": MEANINGS[found.kind],
         "images": table.num_images,
@@ -148,5 +155,3 @@ def write_headline(run: Run, seed: int = 0) -> dict[str, Any] | None:
         "left_out": found.table.num_known - table.num_known,
         **numbers.to_dict(),
     }
-    write_json(run.folder / HEADLINE, content)
-    return content

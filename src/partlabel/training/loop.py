@@ -31,6 +31,7 @@ def train(
     preset: str | None = None,
     validation: LabelTable | None = None,
     truth: LabelTable | None = None,
+    after: Run | str | os.PathLike[str] | None = None,
     resume: bool = False,
 ) -> Run:
     """Train a model and write a run folder.
@@ -51,6 +52,8 @@ def train(
         validation: labels to validate on, of images in the same folder; None holds out ``config.validation`` of the
             table.
         truth: true labels, for experiments; the labels that relabelling adds are compared with them, nothing else.
+        after: an earlier run on a table that has grown since. Without config and preset its settings are taken; its
+            images stay in the part where they were; and a report on this run compares the two.
         resume: go on with the newest whole checkpoint. On a CPU the result equals that of a run that was never stopped,
             to the bit; the epoch that was running begins again.
 
@@ -62,16 +65,18 @@ def train(
             run folder in use, a resumed run with another table or configuration; a warning about a round under
             ``relabel.stop_on_warning``.
     """
-    config = _chosen(config, preset)
+    earlier = Run(after) if after is not None else None
+    config = _chosen(config, preset, earlier)
     engine = start(config)
     loss = build_loss(config.loss, labels.num_classes)
     job = Job(config, engine, Path(out), loss, Reporter(quiet=not engine.first))
 
-    started = is_started(job.out, _identity(config, labels, validation), resume)
+    named = _identity(config, labels, validation, earlier)
+    started = is_started(job.out, named, resume)
     if resume and not started:
         job.report.line(f"{out} holds no run yet: a new one begins")
-    data = prepare_data(config, labels, Path(images), validation, truth, job.report)
-    identity = _identity(config, labels, validation) | {"labels of usable pictures": data.table.content_hash()}
+    data = prepare_data(config, labels, Path(images), validation, truth, job.report, earlier)
+    identity = named | {"labels of usable pictures": data.table.content_hash()}
     is_started(job.out, identity, resume)
 
     model = build_model(job, labels)
@@ -113,15 +118,20 @@ def relabel(job: Job, state: State, data: Data, batches: Batches, epoch: int) ->
     return {name: value for name, value in row.items() if name != "classes"}
 
 
-def _chosen(config: Config | None, preset: str | None) -> Config:
+def _chosen(config: Config | None, preset: str | None, earlier: Run | None) -> Config:
     if config is not None and preset is not None:
         raise UserError("config and preset both choose the settings; give one of them")
+    if config is None and preset is None and earlier is not None:
+        return earlier.config
     return Config.preset(preset or "small") if config is None else config
 
 
-def _identity(config: Config, labels: LabelTable, validation: LabelTable | None) -> dict[str, object]:
+def _identity(
+    config: Config, labels: LabelTable, validation: LabelTable | None, earlier: Run | None
+) -> dict[str, object]:
     """What makes two runs the same, as plain values."""
     return {
+        **({} if earlier is None else {"after": str(earlier.folder.resolve())}),
         "config": config.to_dict(),
         "labels": labels.content_hash(),
         "validation labels": validation.content_hash() if validation else None,
