@@ -199,7 +199,7 @@ def lasting_split(table: LabelTable, paths: Sequence[Path], share: float) -> NDA
     keys = [
         content_hash(path) if group is None else f"group {group}" for group, path in zip(groups, paths, strict=True)
     ]
-    digests = [hashlib.blake2b(key.encode(), digest_size=8).digest() for key in keys]
+    digests = [hashlib.blake2b(f"held out of training {key}".encode(), digest_size=8).digest() for key in keys]
     drawn = np.array([int.from_bytes(digest, "big") for digest in digests], np.uint64) / 2.0**64
     if len(np.unique(drawn)) < 2:
         raise UserError("one image (or group) cannot be split into a part to train on and a part to validate on")
