@@ -1,4 +1,4 @@
-"""RESULTS.md, made from the JSON files of all trainings."""
+"""RESULTS.md, made from the results of all trainings."""
 
 from __future__ import annotations
 

@@ -6,15 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.labels.pairs import ORIGINS
+from partlabel.labels.pairs import ORIGINS, Pairs
 from partlabel.labels.table import LabelTable
 
 #: origins of labels that are a random sample of their class
 RANDOM = ("given", "sampled")
 
 
-def at_random(table: LabelTable) -> NDArray[np.bool_]:
-    """Which known labels count as a random sample, bool (K,): those given, or asked at random."""
+def at_random(table: LabelTable | Pairs) -> NDArray[np.bool_]:
+    """Which of K known labels count as a random sample, bool (K,): those given, or asked at random."""
     return np.isin(table.origin, [ORIGINS.index(name) for name in RANDOM])
 
 

@@ -103,7 +103,7 @@ class ClassFits:
         self, x: Floats, classes: NDArray[np.integer], present: NDArray[np.bool_], weight: NDArray[np.floating]
     ) -> Floats:
         """Slopes and offsets (C, 2) of the same labels, each counted ``weight`` times, under the same distribution."""
-        precision = np.linalg.inv(self.spread)
+        precision = np.linalg.inv(self.spread).astype(np.float64)
         return _newton(x, classes, present.astype(np.float64), self.theta, self.mean, precision, weight)[0]
 
 

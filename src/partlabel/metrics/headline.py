@@ -330,9 +330,10 @@ def say(found: dict[str, Any]) -> str:
 
 
 def _range(numbers: dict[str, float | None]) -> str | None:
-    if numbers["value"] is None:
+    value, low, high = (numbers[name] for name in ("value", "low", "high"))
+    if value is None or low is None or high is None:
         return None
-    return f"{100 * numbers['value']:.1f} ({100 * numbers['low']:.1f} to {100 * numbers['high']:.1f})"
+    return f"{100 * value:.1f} ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def some(names: Sequence[str]) -> str:

@@ -96,20 +96,26 @@ def shifts(found: Floats, tau: float | None = None) -> Shifts:
         tau: standard deviation over the classes; None finds it by EM.
     """
     spread = TAU if tau is None else tau
-    for _ in range(_ROUNDS if tau is None else 1):
-        # under each mu (rows) the evidence of each class, and its delta
-        prior = _normalised(-((GRID[None, :] - GRID[:, None]) ** 2) / (2 * spread**2))
-        evidence = np.log(np.exp(found) @ prior.T + 1e-300)  # (C, mu)
-        mu = _normalised((evidence.sum(0) - (GRID - MU_MEAN) ** 2 / (2 * MU_SPREAD**2))[None])[0]
-        joint = np.exp(found)[:, None, :] * prior[None]  # (C, mu, delta)
-        joint /= joint.sum(2, keepdims=True)
-        of_class = np.einsum("m,cmd->cd", mu, joint)
-        away = np.einsum("m,cmd,md->", mu, joint, (GRID[None, :] - GRID[:, None]) ** 2)
-        new = float(np.sqrt((away + TAU_CLASSES * TAU**2) / (len(found) + TAU_CLASSES)))
+    of_class, mu, new = _round(found, spread)
+    for _ in range(_ROUNDS - 1):
         if tau is not None or abs(new - spread) < 1e-3:
             break
         spread = new
+        of_class, mu, new = _round(found, spread)
     return Shifts(of_class, mu, spread, found)
+
+
+def _round(found: Floats, spread: float) -> tuple[Floats, Floats, float]:
+    """Give delta of each class and mu under a spread over the classes, and the spread that fits them best."""
+    # under each mu (rows) the evidence of each class, and its delta
+    prior = _normalised(-((GRID[None, :] - GRID[:, None]) ** 2) / (2 * spread**2))
+    evidence = np.log(np.exp(found) @ prior.T + 1e-300)  # (C, mu)
+    mu = _normalised((evidence.sum(0) - (GRID - MU_MEAN) ** 2 / (2 * MU_SPREAD**2))[None])[0]
+    joint = np.exp(found)[:, None, :] * prior[None]  # (C, mu, delta)
+    joint /= joint.sum(2, keepdims=True)
+    of_class = np.einsum("m,cmd->cd", mu, joint)
+    away = np.einsum("m,cmd,md->", mu, joint, (GRID[None, :] - GRID[:, None]) ** 2)
+    return of_class, mu, float(np.sqrt((away + TAU_CLASSES * TAU**2) / (len(found) + TAU_CLASSES)))
 
 
 def _normalised(log: Floats) -> Floats:

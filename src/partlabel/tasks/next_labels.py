@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.images import check, resolve
+from partlabel.labels.holdout import at_random
+from partlabel.labels.match import match
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.models.model import Model
-from partlabel.tasks.predict import predict
+from partlabel.tasks.predict import score
 
 #: why a question is asked, in the order of the codes
 WHY = ("seek", "uncertain", "random")
 _SEEK, _UNCERTAIN, _RANDOM = range(3)
-_SAMPLE = (ORIGINS.index("given"), ORIGINS.index("sampled"))
 _MODEL = ORIGINS.index("model")
 
 
@@ -138,14 +139,14 @@ def choose(
     limits = np.broadcast_to(np.asarray(thresholds, np.float32), table.num_classes)
     by_class = np.argsort(table.indices, kind="stable")
     starts = np.concatenate([[0], np.cumsum(known)])
-    images = table.pair_images()
+    images, is_sample = table.pair_images(), at_random(table)
     parts = []
     for c in range(table.num_classes):
         own = by_class[starts[c] : starts[c + 1]]
         state = np.zeros(table.num_images, np.int8)
         state[images[own]] = table.values[own]
         in_sample = np.zeros(table.num_images, bool)
-        in_sample[images[own[np.isin(table.origin[own], _SAMPLE)]]] = True
+        in_sample[images[own[is_sample[own]]]] = True
         parts.append(
             _of_class(
                 c, scores[:, c], state, in_sample, (int(each[c]), int(near[c]), int(drawn[c])), float(limits[c]), random
@@ -213,19 +214,14 @@ def ask(
     Raises:
         UserError: the table lacks classes of the model, every label is known, pictures are missing or cannot be read.
     """
-    strange = [name for name in model.classes if name not in set(table.classes)]
-    if strange:
-        raise UserError(
-            f"the label table lacks {len(strange)} of the {len(model.classes)} classes of the model", strange
-        )
-    own = table.select_classes(model.classes)
+    own = match(table, model, every="model").table
     if own.without_origin("model").num_known == own.num_images * own.num_classes:
         raise UserError("people have given every label of the model's classes, so there is nothing to ask")
     if budget < 1:
         raise UserError(f"the budget is at least 1 question, not {budget}")
     paths = resolve(own.images, folder)
     check(paths).raise_if_bad()
-    scores = predict(model, paths)
+    scores = score(model, paths)
     found = choose(scores, own, budget, mix, thresholds=np.asarray(model.thresholds, np.float32), seed=seed)
     return found, own, scores, describe(found, own, scores)
 
@@ -331,7 +327,7 @@ def add_answers(table: LabelTable, answers: Answers) -> tuple[LabelTable, dict[s
     if len(wrong):
         raise UserError(f"{len(wrong)} answers contradict another answer or a label of a person", answers.listed(wrong))
     resampled = person & drawn
-    resampled[resampled] = ~np.isin(old.origin[at[resampled]], _SAMPLE)
+    resampled[resampled] = ~at_random(old)[at[resampled]]
     new = ~person | resampled
     keep = np.ones(len(old.key), bool)
     keep[at[known & new]] = False

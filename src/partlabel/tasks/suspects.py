@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from partlabel.core.compute import loader_workers
+from partlabel.core.compute import default_device, loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.progress import Reporter
+from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
 from partlabel.metrics.label_noise import wrong_probability
 from partlabel.models.model import Head, Heads, Model
@@ -145,9 +145,7 @@ def check_run(
     run = run if isinstance(run, Run) else Run(run)
     config, model = run.config, run.load_model()  # its own, as its pooling may be changed
     table = run.all_labels if table is None else table
-    if set(table.classes) - set(model.classes):
-        strange = [name for name in table.classes if name not in set(model.classes)]
-        raise UserError("the run does not know some classes of the table", strange)
+    match(table, model, every="table")  # only the check: the heads learn the classes of the table, in its order
     table = table.without_origin("model")
     if not table.num_known:
         raise UserError("no label of the table was given by a person, so there is nothing to check")
@@ -184,7 +182,7 @@ def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter)
         for head in model.head.members if isinstance(model.head, Heads) else [model.head]:
             assert isinstance(head, Head)
             head.pool = None
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(default_device())
     with reporter.bar("running the backbone") as bar:
         source = open_source(
             model,

@@ -72,7 +72,7 @@ def score_all(config: Config, data: Data, train: Source, validation: Source) -> 
     if not judged_by_folds(config) or not isinstance(train, Stored):
         return None
     table, features = data.table, pooled(train)
-    if data.validation_paths is not None and data.validation_table is not None:
+    if isinstance(validation, Stored) and data.validation_paths is not None and data.validation_table is not None:
         own = data.validation_table
         new = table.image_index(own.images) < 0
         table, features = table.merge(own), np.concatenate([features, pooled(validation)[new]])

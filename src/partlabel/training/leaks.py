@@ -65,7 +65,7 @@ def _same_content(
     trained = {path: i for i, path in reversed(list(enumerate(paths)))}
     for i in np.flatnonzero(row < 0).tolist():
         row[i] = trained.get(validation_paths[i], -1)
-    open_ = [validation_paths[i] for i in np.flatnonzero(row < 0)]
+    open_ = [validation_paths[i] for i in np.flatnonzero(row < 0).tolist()]
     group_of: dict[Path, int] = {}
     for group in identical([*trained, *open_]):
         first = next((trained[path] for path in group if path in trained), -1)

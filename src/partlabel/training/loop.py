@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from partlabel.core.errors import UserError
+from partlabel.core.lock import holding
 from partlabel.core.progress import Reporter
 from partlabel.labels.table import LabelTable
 from partlabel.training.config import Config
 from partlabel.training.data import Data, prepare_data
-from partlabel.training.engine import start
+from partlabel.training.engine import Engine, start
 from partlabel.training.epoch import train_epoch
 from partlabel.training.finish import finish
 from partlabel.training.folder import create_folder, is_started, write_inputs, write_round
@@ -68,14 +70,31 @@ def train(
     earlier = Run(after) if after is not None else None
     config = _chosen(config, preset, earlier)
     engine = start(config)
+    one_writer = holding(out, "partlabel train", make=True) if engine.first else nullcontext()
+    with one_writer:
+        return _train(config, engine, labels, Path(images), Path(out), validation, truth, earlier, resume)
+
+
+def _train(
+    config: Config,
+    engine: Engine,
+    labels: LabelTable,
+    images: Path,
+    out: Path,
+    validation: LabelTable | None,
+    truth: LabelTable | None,
+    earlier: Run | None,
+    resume: bool,
+) -> Run:
+    """Train, as the only one that writes into the run folder."""
     loss = build_loss(config.loss, labels.num_classes)
-    job = Job(config, engine, Path(out), loss, Reporter(quiet=not engine.first))
+    job = Job(config, engine, out, loss, Reporter(quiet=not engine.first))
 
     named = _identity(config, labels, validation, earlier)
     started = is_started(job.out, named, resume)
     if resume and not started:
         job.report.line(f"{out} holds no run yet: a new one begins")
-    data = prepare_data(config, labels, Path(images), validation, truth, job.report, earlier)
+    data = prepare_data(config, labels, images, validation, truth, job.report, earlier)
     identity = named | {"labels of usable pictures": data.table.content_hash()}
     is_started(job.out, identity, resume)
 

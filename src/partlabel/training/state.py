@@ -84,6 +84,8 @@ def build_model(job: Job, labels: LabelTable) -> Model:
     config = job.config
     torch.manual_seed(config.seed)
     model = Model(config.model, labels.classes, config.images.size, labels.class_ids)
+    if model.start_note:
+        job.report.line(model.start_note)
     model.freeze(frozen_stages(config.freeze, model))
     model.to(job.engine.device)
     if config.channels_last:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,6 +9,7 @@ from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
 from partlabel.app.cli.settings import Settings, make_config
+from partlabel.core.compute import is_first_process
 
 if TYPE_CHECKING:
     from partlabel.labels.table import LabelTable
@@ -67,7 +67,7 @@ def train(
         true = None if truth is None else LabelTable.read_parquet(truth)
         held = {"validation": held_out, "truth": true, "after": after}
         run = run_training(table, images, out=output, config=chosen, resume=resume, **held)
-        if os.environ.get("RANK", "0") == "0":  # one of the processes of torchrun speaks for all
+        if is_first_process():
             report({"run": str(output), **run.summary, "headline": run.headline}, _trained(run, output))
 
 
