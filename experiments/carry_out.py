@@ -119,7 +119,7 @@ def _carried_out(job: Job, place: Place) -> dict[str, Any]:
         run = place.run(job)
         run.parent.mkdir(parents=True, exist_ok=True)
         resume = (run / "run.json").is_file()
-        summary = train(config, known, whole.folder, run, truth=truth, resume=resume)
+        summary = train(known, whole.folder, out=run, config=config, truth=truth, resume=resume).summary
         model = Model.load(run, which="last")
         metrics = _measured(model, config, place.dataset.test) if rows is None else _on_rows(model, config, whole, rows)
     return {

@@ -53,7 +53,7 @@ def train_one(truth: LabelTable, seed: int, data: Path, out: Path) -> None:
         return
     run, folder = out / f"seed-{seed}", data / "images"
     learned = parts(truth, seed)[0]
-    train(FROZEN.replace(seed=seed), learned, folder, run, resume=(run / "run.json").is_file())
+    train(learned, folder, out=run, config=FROZEN.replace(seed=seed), resume=(run / "run.json").is_file())
     model = Model.load(run, which="last")
     source = pooled(model, [folder / name for name in truth.images.to_pylist()], flip=True)
     batches = [np.arange(a, min(a + 512, truth.num_images)) for a in range(0, truth.num_images, 512)]

@@ -37,7 +37,9 @@ def trained(folder: Path, table: LabelTable, images: Path) -> Model:
     """The model of the run, trained where it is not there."""
     if not (folder / "summary.json").is_file():
         config = FROZEN.replace(validation=0.1)
-        train(config, simulate.partial(table, KNOWN, 0), images, folder, resume=(folder / "run.json").is_file())
+        train(
+            simulate.partial(table, KNOWN, 0), images, out=folder, config=config, resume=(folder / "run.json").is_file()
+        )
     return Model.load(folder)
 
 

@@ -113,7 +113,7 @@ def main() -> None:
                     continue
                 run = arguments.out / f"{round(100 * known)}-{seed}-{loss}"
                 config = FROZEN.replace(loss__name=loss, seed=seed)
-                summary = train(config, table, folder, run, resume=(run / "run.json").is_file())
+                summary = train(table, folder, out=run, config=config, resume=(run / "run.json").is_file()).summary
                 trained = Model.load(run, which="last")
                 source = pooled(trained, test_paths, flip=False)
                 batches = [np.arange(a, min(a + 512, len(test_paths))) for a in range(0, len(test_paths), 512)]

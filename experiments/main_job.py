@@ -91,7 +91,9 @@ def run_job(name: str, data: Path, out: Path) -> dict[str, Any]:
         known = simulate.partial(known.select(slice(0, PAPER_PICTURES)), proportion, SEED)
     run = out / name
     began = time.perf_counter()
-    summary = train(config, known, data / "images", run, validation=check, resume=(run / "run.json").is_file())
+    summary = train(
+        known, data / "images", out=run, config=config, validation=check, resume=(run / "run.json").is_file()
+    ).summary
     minutes = (time.perf_counter() - began) / 60
     model = Model.load(run, which="last")
     metrics = measure(model, test, data / "images")

@@ -155,10 +155,14 @@ def carry_out(name: str, kind: Kind, seed: int, dataset: Dataset, folder: Path) 
         head = folder / "head"
         config = config.replace(model__weights=str(head))
         if not (head / "summary.json").is_file():
-            train(kind.head.replace(seed=seed), known, whole.folder, head, resume=(head / "run.json").is_file())
+            train(
+                known, whole.folder, out=head, config=kind.head.replace(seed=seed), resume=(head / "run.json").is_file()
+            )
     if name != "none":
         begin(run, folder / "none", config)
-    summary = train(config, known, whole.folder, run, truth=truth, resume=(run / "run.json").is_file())
+    summary = train(
+        known, whole.folder, out=run, config=config, truth=truth, resume=(run / "run.json").is_file()
+    ).summary
     scores = scores_of(Model.load(run, which="last"), config, dataset.test.paths, train=False)
     metrics = evaluate(scores, dataset.test.table.dense())
     if name != "none":

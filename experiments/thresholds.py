@@ -29,7 +29,7 @@ from partlabel.core.files import write_json
 from partlabel.metrics import evaluate
 from partlabel.metrics.calibration import Calibration, fit, reliability
 from partlabel.metrics.thresholds import calibrate, choose, cuts, fit_thresholds
-from partlabel.training import held_out
+from partlabel.training.run import Run
 
 RESULT = Path(__file__).parent / "results" / "thresholds.json"
 
@@ -38,7 +38,7 @@ def trained(folder: Path, table: LabelTable, images: Path, seed: int) -> None:
     """Train one run, or leave it if it is there."""
     if not (folder / "summary.json").is_file():
         config = FROZEN.replace(seed=seed, validation=0.1)
-        train(config, table, images, folder, resume=(folder / "run.json").is_file())
+        train(table, images, out=folder, config=config, resume=(folder / "run.json").is_file())
 
 
 def test_scores(run: Path, paths: list[Path]) -> NDArray[np.float32]:
@@ -55,7 +55,7 @@ def test_scores(run: Path, paths: list[Path]) -> NDArray[np.float32]:
 
 def compared(run: Path, scores: NDArray[np.float32], truth: NDArray[np.int8]) -> dict[str, dict[str, float]]:
     """Each way to choose, measured on the test pictures, in percent; the Brier score as it is."""
-    held = held_out.read(run)
+    held = Run(run).held_out
     labels, count = held.table.dense(), held.table.num_classes
     image, cls = np.nonzero(labels)
     known, present = held.scores[image, cls], labels[image, cls] > 0

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from partlabel.tasks.predict import predict
     from partlabel.training.config import Config
     from partlabel.training.loop import train
+    from partlabel.training.run import Run
 
     __version__: str
 
@@ -26,6 +27,7 @@ __all__ = [
     "Model",
     "PartialBCE",
     "PartialLabelDataset",
+    "Run",
     "__version__",
     "formats",
     "method",
@@ -42,6 +44,7 @@ _HOMES = {
     "Model": ("partlabel.models.model", "Model"),
     "PartialBCE": ("partlabel.method.loss", "PartialBCE"),
     "PartialLabelDataset": ("partlabel.images.dataset", "PartialLabelDataset"),
+    "Run": ("partlabel.training.run", "Run"),
     "formats": ("partlabel.formats", None),
     "method": ("partlabel.method", None),
     "metrics": ("partlabel.metrics", None),

@@ -136,8 +136,6 @@ def test_mistakes_around_studies(put):
     assert "a table of studies" in refuse(path).message
     assert "metadata is for a table of studies" in refuse(put(CHEXPERT, "c.csv"), metadata=metadata).message
     assert "no column dicom_id" in refuse(path, metadata=path).message
-    assert "unpack it first" in refuse(put("", "t.csv.gz")).message
-    assert "unpack it first" in refuse(path, metadata=put("", "m.csv.gz")).message
     assert "ViewPosition" in refuse(path, metadata=put(PICTURES.replace("View", ""), "m.csv"), view="lateral").message
     twice = put(PICTURES + PICTURES.splitlines()[1] + "\n", "twice.csv")
     assert refuse(path, metadata=twice).offenders == ["files/p10/p10000032/s50414267/02aa.jpg"]

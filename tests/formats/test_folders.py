@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from partlabel import formats
 from partlabel.core.errors import UserError
-from partlabel.formats import folders
+from partlabel.images import locate as files
 from tests.formats.cases import case, rows
 
 
@@ -51,7 +51,7 @@ def test_fol_01_one_picture_in_two_folders():
 
 
 def test_copies_are_told_by_the_whole_content(fill, monkeypatch):
-    monkeypatch.setattr(folders, "_END_BYTES", 4)
+    monkeypatch.setattr(files, "_END_BYTES", 4)
     path = fill(
         "a/1.jpg",
         "b/2.jpg",

@@ -43,6 +43,10 @@ VALID: dict[str, tuple[str, Path, str, dict[str, str]]] = {
     "voc": ("voc", CASES / "VOC-02", "Annotations", {}),
     "voc skip": ("voc", CASES / "VOC-05", "Annotations", {"bad_files": "skip"}),
     "voc lists": ("voc", CASES / "VOC-01", "Main", {"set": "train"}),
+    "checkboxes": ("cvat", CASES / "ATTR-01", "cvat_attributes.xml", {"attributes": "classes"}),
+    "lvis": ("coco", CASES / "LVIS-01", "lvis_v1_train.json", {}),
+    "yolo": ("yolo", CASES / "YOLO-01", "yolo", {}),
+    "labelme": ("labelme", CASES / "LABELME-01", "labelme", {}),
     "folders": ("folders", CASES / "FOL-01", "photos", {"not_listed": "absent"}),
     "chexpert": ("chexpert", CASES / "LBL-01", "train.csv", {}),
     "openimages": ("openimages", CASES / "OID-01", "machine.csv", {"machine_threshold": "0.5"}),
@@ -50,6 +54,10 @@ VALID: dict[str, tuple[str, Path, str, dict[str, str]]] = {
     "label studio": ("labelstudio", CASES / "LS-01", "min.json", {}),
     "label studio csv": ("labelstudio", CASES / "LS-01", "export.csv", {"not_listed": "absent"}),
     "fiftyone": ("fiftyone", CASES / "FO-01", "pos", {"negative": "{}/neg/labels.json"}),
+    "sagemaker": ("manifest", CASES / "MANIFEST-01", "output.manifest", {"weak": "keep"}),
+    "labelbox": ("manifest", CASES / "MANIFEST-01", "labelbox.ndjson", {"not_listed": "absent"}),
+    "vertex": ("manifest", CASES / "MANIFEST-01", "vertex.jsonl", {}),
+    "vertex csv": ("manifest", CASES / "MANIFEST-01", "vertex.csv", {"split": "training,validation"}),
     "parquet": ("huggingface", HUGGINGFACE, "list.parquet", {}),
     "disk": ("huggingface", HUGGINGFACE, "disk", {}),
 }
@@ -59,6 +67,11 @@ MADE = {
         "nuswide",
         {"nus/TrainImagelist.txt": "a\\b.jpg\nc.jpg\n", "nus/Labels_sky_Train.txt": "1\n0\n"},
         "nus",
+    ),
+    "prodigy": (
+        "manifest",
+        {"answers/p.jsonl": '{"image": "a", "accept": ["cat"], "answer": "accept"}\n'},
+        "answers/p.jsonl",
     ),
     "metadata": (
         "huggingface",

@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 
 from partlabel import LabelTable, formats
 from partlabel.core.errors import UserError
-from partlabel.formats.watching import watched
+from partlabel.formats.reading import watched
 from tests.formats.cases import case, rows
 from tests.reference import formats as naive
 
@@ -247,7 +247,7 @@ def test_image_lists(file):
         table, report = read(path, image_list=file(content, "images.csv", header=""))
         assert rows(table) == {"c": [0], "b": [-1]}
         assert report.dropped["images that are not in the image list, with 1 label"].examples == ["a"]
-    assert "empty" in refuse(path, image_list=file("\n", "images.csv", header="")).message
+    assert "only blank lines" in refuse(path, image_list=file("\n", "images.csv", header="")).message
 
 
 def test_wrong_options_and_places(file, tmp_path):

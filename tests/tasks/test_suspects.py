@@ -191,7 +191,7 @@ def trained(tmp_path, monkeypatch):
     table.write_parquet(tmp_path / "labels.parquet")
 
     def run(name, **changes):
-        train(tiny_config(optim__epochs=1, **changes), table, tmp_path / "pictures", tmp_path / name)
+        train(table, tmp_path / "pictures", out=tmp_path / name, config=tiny_config(optim__epochs=1, **changes))
         return tmp_path / name
 
     return run

@@ -1,4 +1,4 @@
-"""What the machine offers: cores, loader processes, batch sizes. The one place where they are chosen."""
+"""What the machine offers: device, cores, loader processes, batch sizes. The one place where they are chosen."""
 
 from __future__ import annotations
 
@@ -29,6 +29,18 @@ def loader_workers(device: str, chosen: int | None = None, images: int | None = 
     if images is not None and images <= _FEW:
         return 0
     return min(8, cores()) if device == "cuda" else max(1, cores() // 2)
+
+
+def has_gpu() -> bool:
+    """Whether there is a GPU that torch can use."""
+    import torch  # slow to load, and not needed by those who only count cores
+
+    return torch.cuda.is_available()
+
+
+def default_device() -> str:
+    """Choose where a network runs: on the GPU, if there is one."""
+    return "cuda" if has_gpu() else "cpu"
 
 
 def inference_batch(device: str) -> int:

@@ -18,11 +18,14 @@ from partlabel.formats import (
     fiftyone,
     folders,
     huggingface,
+    labelme,
     labelstudio,
+    manifest,
     nuswide,
     openimages,
     table,
     voc,
+    yolo,
 )
 from partlabel.formats.options import build
 from partlabel.formats.report import ImportReport
@@ -81,6 +84,18 @@ FORMATS = {
             voc.read,
         ),
         Format(
+            "yolo",
+            "YOLO text files: data.yaml, or a folder with classes.txt",
+            yolo.YoloOptions,
+            yolo.read,
+        ),
+        Format(
+            "labelme",
+            "LabelMe JSON files: the flags of pictures, and by option the labels of shapes",
+            labelme.LabelMeOptions,
+            labelme.read,
+        ),
+        Format(
             "folders",
             "class folders; a picture copied into several folders is one image",
             folders.FolderOptions,
@@ -117,6 +132,12 @@ FORMATS = {
             "Hugging Face datasets: Parquet, folders of save_to_disk, image folders with metadata.jsonl",
             huggingface.HuggingFaceOptions,
             huggingface.read,
+        ),
+        Format(
+            "manifest",
+            "JSON lines of annotation services: SageMaker, Vertex AI (also CSV), Azure ML, Labelbox, Prodigy",
+            manifest.ManifestOptions,
+            manifest.read,
         ),
         Format(
             "openimages",

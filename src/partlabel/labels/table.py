@@ -293,20 +293,21 @@ class LabelTable(LabelArrays):
         """
         return add(self, image_index, class_index, values, origin=origin, score=score, round=round)
 
-    def merge(self, other: LabelTable, conflicts: str = "error") -> LabelTable:
-        """Return the union of the images, classes and labels of two tables; those of this table come first.
+    def merge(self, other: LabelTable | Sequence[LabelTable], conflicts: str = "error") -> LabelTable:
+        """Return the union of the images, classes and labels of tables; those of this table come first.
 
-        Where both know a pair and agree, a person's label stays before a model's, then this table's before the other's.
+        Where tables know a pair and agree, a person's label stays before a model's, then an earlier table's. Class ids
+        stay where every class has one, and no two have the same.
 
         Args:
-            other: the other table.
-            conflicts: what becomes of a pair that is present in one table and absent in the other: ``error``,
-                ``unknown``, ``present``, ``absent``, or ``first`` (this table's label).
+            other: the other table, or several of them.
+            conflicts: what becomes of a pair that is present in one table and absent in another: ``error``,
+                ``unknown``, ``present``, ``absent``, or ``first`` (the label of the earliest table).
 
         Raises:
             UserError: contradictions under ``error``, an image in two groups, a class with two ids; all are named.
         """
-        return merge(self, other, conflicts)
+        return merge(self, [other] if isinstance(other, LabelTable) else other, conflicts)
 
     def split(
         self, fractions: Sequence[float], seed: int, groups: Sequence[str | None] | pa.Array | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,14 @@ from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
 from partlabel.tasks.completion import complete
 from partlabel.tasks.predict import predict
-from partlabel.training import held_out
 from partlabel.training.config import Config
+from partlabel.training.run import Run
 
 REPORT = "completion.json"
 
 
 def complete_run(
-    run: str | os.PathLike[str],
+    run: Run | str | os.PathLike[str],
     images: str | os.PathLike[str],
     table: LabelTable | None = None,
     *,
@@ -38,7 +37,7 @@ def complete_run(
     also written into the run folder, as ``completion.json``.
 
     Args:
-        run: run folder.
+        run: a training, or its folder.
         images: the folder that the picture names start from.
         table: labels to complete; without it, the training and validation labels of the run. Classes that the model
             does not know stay as they are.
@@ -55,11 +54,9 @@ def complete_run(
         UserError: no run, or one without held-out labels; classes that the table lacks, pictures that are missing or
             cannot be read, nothing that could be filled in.
     """
-    folder = Path(run)
-    held = held_out.read(folder).table
-    config = Config.read(folder / "config.toml")
-    trained = LabelTable.read_parquet(folder / "labels.parquet")
-    model = Model.load(folder, which="last")
+    run = run if isinstance(run, Run) else Run(run)
+    held, trained, config = run.held_out.table, run.labels, run.config
+    model = run.load_model("last")
     table = trained.merge(held) if table is None else table
     strange = [name for name in model.classes if name not in set(table.classes)]
     if strange:
@@ -90,7 +87,7 @@ def complete_run(
             "trained on, with other labels, may get surer scores than the held-out ones. The check of the scores sees "
             "large differences only; partlabel labels hold-out avoids them"
         )
-    write_json(folder / REPORT, report)
+    write_json(run.folder / REPORT, report)
     return made, report
 
 

@@ -30,6 +30,7 @@ from partlabel.models.model import Head, Heads, Model
 from partlabel.training.batches import open_source
 from partlabel.training.config import Config
 from partlabel.training.prepare import prepare
+from partlabel.training.run import Run
 
 FOLDS = 5
 #: known labels of either sign that a class needs to be checked: one for each fold
@@ -211,7 +212,7 @@ def check_table(
 
 
 def check_run(
-    run: str | os.PathLike[str], table: LabelTable | None, images: str | os.PathLike[str], *, seed: int = 0
+    run: Run | str | os.PathLike[str], table: LabelTable | None, images: str | os.PathLike[str], *, seed: int = 0
 ) -> Checked:
     """Check labels with the features of a run.
 
@@ -226,11 +227,9 @@ def check_run(
         UserError: no run, other classes than the run's, no label given by a person, too few pictures, pictures that are
             missing or bad.
     """
-    folder = Path(run)
-    if not (folder / "run.json").is_file():
-        raise UserError(f"{folder}: is not a run folder of partlabel train")
-    config, model = Config.read(folder / "config.toml"), Model.load(folder)
-    table = _labels_of(folder) if table is None else table
+    run = run if isinstance(run, Run) else Run(run)
+    config, model = run.config, run.load_model()  # its own, as its pooling may be changed
+    table = run.all_labels if table is None else table
     if set(table.classes) - set(model.classes):
         strange = [name for name in table.classes if name not in set(model.classes)]
         raise UserError("the run does not know some classes of the table", strange)
@@ -255,14 +254,6 @@ def write_suspects(path: str | os.PathLike[str], table: LabelTable, suspects: Su
         writer.writerow(("image", "class", "label", "probability"))
         for i, c, label, p in zip(suspects.image, suspects.cls, suspects.label, suspects.probability, strict=True):
             writer.writerow((names[i], table.classes[c], int(label), f"{p:.6g}"))
-
-
-def _labels_of(run: Path) -> LabelTable:
-    """The labels that a run was trained and validated on."""
-    table = LabelTable.read_parquet(run / "labels.parquet")
-    if (run / "validation.parquet").is_file():
-        table = table.merge(LabelTable.read_parquet(run / "validation.parquet"))
-    return table
 
 
 def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter) -> NDArray[np.float32]:

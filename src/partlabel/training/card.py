@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from partlabel.core.errors import UserError
 from partlabel.core.files import write_text
-from partlabel.labels.table import ORIGINS, LabelTable
+from partlabel.labels.table import ORIGINS
 from partlabel.metrics import Metrics, evaluate
 from partlabel.metrics.thresholds import SOURCES
-from partlabel.models.model import read_description
-from partlabel.training import held_out
-from partlabel.training.config import Config
-from partlabel.training.thresholds import FILE as THRESHOLDS_FILE
+from partlabel.training.run import Run
 
 FILE = "MODEL_CARD.md"
+_MODELS: tuple[Literal["best", "last"], ...] = ("best", "last")
 _HEADLINE = {
     "mean_ap": "mAP",
     "macro_f1": "macro-F1",
@@ -31,35 +26,29 @@ _HEADLINE = {
 }
 
 
-def write_card(run: str | os.PathLike[str]) -> None:
+def write_card(run: Run | str | os.PathLike[str]) -> None:
     """Write ``MODEL_CARD.md`` into the model folders ``best/`` and ``last/`` of a run.
 
     Args:
-        run: run folder of a finished training; thresholds, where they were chosen, stand in it already.
+        run: a training, or its folder; thresholds, where they were chosen, stand in it already.
 
     Raises:
         UserError: no run is there, or its files are damaged.
     """
-    folder = Path(run)
-    try:
-        identity = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    except (OSError, json.JSONDecodeError) as error:
-        raise UserError(f"{folder}: is not the run folder of a finished training ({error})") from None
-    table = LabelTable.read_parquet(folder / "labels.parquet")
-    validated = (folder / held_out.LABELS_FILE).is_file()
-    for name in ("best", "last"):
-        if not (folder / name).is_dir():
+    run = run if isinstance(run, Run) else Run(run)
+    for name in _MODELS:
+        if not (run.folder / name).is_dir():
             continue
-        description = read_description(folder / name)
+        description = run.description(name)
+        best = name == "best"
         sections = [
             _head(description, name),
-            _data(identity["config"], table, rows),
-            _best_metrics(folder, description) if name == "best" and validated else _epoch_metrics(rows, validated),
-            _decisions(folder if name == "best" else None, description),
-            _use(identity["config"], table),
+            _data(run),
+            _best_metrics(run, description) if best and run.is_validated else _epoch_metrics(run),
+            _decisions(description, run.thresholds if best else {}),
+            _use(run),
         ]
-        write_text(folder / name / FILE, "\n\n".join(sections) + "\n")
+        write_text(run.folder / name / FILE, "\n\n".join(sections) + "\n")
 
 
 def _head(description: dict[str, Any], name: str) -> str:
@@ -76,16 +65,17 @@ def _head(description: dict[str, Any], name: str) -> str:
     )
 
 
-def _data(config: dict[str, Any], table: LabelTable, rows: list[dict[str, Any]]) -> str:
+def _data(run: Run) -> str:
+    table = run.labels
     present, absent = table.class_counts()
     known, pairs = table.num_known, table.num_images * table.num_classes
     origins = Counter(np.array(ORIGINS)[table.origin].tolist())
     taken = (
         "**absent**: every unknown label was trained as absent"
-        if Config.from_dict(config).unknown_as_absent
+        if run.config.unknown_as_absent
         else "**unknown**: it counted neither as present nor as absent, in training and in the metrics"
     )
-    added = sum(row["added_present"] + row["added_absent"] for row in rows if "round" in row)
+    added = sum(row["added_present"] + row["added_absent"] for row in run.rounds)
     lines = [
         "## Training data",
         "",
@@ -104,8 +94,8 @@ def _data(config: dict[str, Any], table: LabelTable, rows: list[dict[str, Any]])
     return "\n".join(lines)
 
 
-def _best_metrics(folder: Path, description: dict[str, Any]) -> str:
-    held = held_out.read(folder)
+def _best_metrics(run: Run, description: dict[str, Any]) -> str:
+    held = run.held_out
     found = evaluate(held.scores, held.table.dense(), np.array(description["thresholds"]), held.table.classes)
     known = int(found.present.sum() + found.absent.sum())
     lines = [
@@ -118,7 +108,7 @@ def _best_metrics(folder: Path, description: dict[str, Any]) -> str:
         "|---|---|",
         *(f"| {title} | {_percent(getattr(found, name))} |" for name, title in _HEADLINE.items()),
     ]
-    crossed = _stored(folder).get("cross_validated")
+    crossed = run.thresholds.get("cross_validated")
     if crossed:
         lines += [
             "",
@@ -144,17 +134,17 @@ def _class_table(found: Metrics, description: dict[str, Any]) -> list[str]:
     return [*lines, "", "A dash: undefined, as too little is known."]
 
 
-def _epoch_metrics(rows: list[dict[str, Any]], validated: bool) -> str:
-    epochs = [row for row in rows if "epoch" in row]
+def _epoch_metrics(run: Run) -> str:
+    epochs = run.epochs
     measured = epochs[-1]["validation"] if epochs else None
-    if not validated or not measured:
+    if not run.is_validated or not measured:
         return "## Validation\n\nNone: no labels were held out, so nothing is known about how good the model is."
     table = [f"| {title} | {_percent(measured[name])} |" for name, title in _HEADLINE.items()]
     head = f"## Validation\n\nAfter epoch {epochs[-1]['epoch']}, on held-out known labels, at threshold 0.\n"
     return "\n".join([head, "| metric | value |", "|---|---|", *table])
 
 
-def _decisions(folder: Path | None, description: dict[str, Any]) -> str:
+def _decisions(description: dict[str, Any], stored: dict[str, Any]) -> str:
     lines = [
         "## Decisions and probabilities",
         "",
@@ -167,7 +157,6 @@ def _decisions(folder: Path | None, description: dict[str, Any]) -> str:
         lines.append("- Probabilities are the sigmoid of the score; they are not calibrated.")
         return "\n".join(lines)
     lines.append(f"- Calibrated for each class: {description['calibration']['meaning']}.")
-    stored = {} if folder is None else _stored(folder)
     error = stored.get("calibration_error_cross_validated")
     if error is not None:
         lines.append(
@@ -177,7 +166,8 @@ def _decisions(folder: Path | None, description: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _use(config: dict[str, Any], table: LabelTable) -> str:
+def _use(run: Run) -> str:
+    table = run.labels
     present, _ = table.class_counts()
     few = (present > 0) & (present < 20)
     lines = [
@@ -195,15 +185,9 @@ def _use(config: dict[str, Any], table: LabelTable) -> str:
     ]
     if few.any():
         lines.append(f"- Fewer than 20 known present labels in training: {_names(table.classes, few)}")
-    if Config.from_dict(config).unknown_as_absent:
+    if run.config.unknown_as_absent:
         lines.append("- Unknown labels were trained as absent; where many of them are present, scores are too low.")
     return "\n".join(lines)
-
-
-def _stored(folder: Path) -> dict[str, Any]:
-    """What ``partlabel.training.thresholds.fit_run`` left in the run folder, empty where it was not called."""
-    path = folder / THRESHOLDS_FILE
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def _names(classes: tuple[str, ...], chosen: np.ndarray) -> str:

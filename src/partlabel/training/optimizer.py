@@ -98,6 +98,12 @@ def build_optimizer(model: Model, config: OptimConfig) -> torch.optim.Optimizer:
     return torch.optim.SGD(groups, momentum=config.momentum)
 
 
+def set_learning_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Set the rate of each group to ``factor`` times its own."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["base_lr"] * factor
+
+
 class RunningMean:
     """An exponential moving average of the trained weights, ``mean <- decay mean + (1 - decay) weights`` per step."""
 

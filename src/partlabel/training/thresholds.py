@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,8 @@ from partlabel.metrics.thresholds import (
     fit_thresholds,
     goal_words,
 )
-from partlabel.models.model import read_description, write_decision
-from partlabel.training import held_out
-
-#: in the run folder: how each threshold came about
-FILE = "thresholds.json"
+from partlabel.models.description import write_decision
+from partlabel.training.run import THRESHOLDS, Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,14 +53,14 @@ class Fitted:
     calibrated: Reliability | None
 
 
-def fit_run(run: str | os.PathLike[str], goal: Goal = "f1", wanted: float | None = None) -> Fitted:
+def fit_run(run: Run | str | os.PathLike[str], goal: Goal = "f1", wanted: float | None = None) -> Fitted:
     """Choose thresholds and calibration for the best model of a run and write them into it.
 
     Only held-out labels that are a random sample count. ``best/model.toml`` gets thresholds, their sources and the
     calibration; ``thresholds.json`` in the run folder says how each came about and what it gives.
 
     Args:
-        run: run folder of a training with a validation part.
+        run: a training with a validation part, or its folder.
         goal: ``f1``, ``precision`` or ``recall``.
         wanted: the precision or recall, above 0 and at most 1; None for F1.
 
@@ -72,9 +68,9 @@ def fit_run(run: str | os.PathLike[str], goal: Goal = "f1", wanted: float | None
         UserError: a wrong goal, no run, no validation part, or the model cannot be written.
     """
     check_goal(goal, wanted)
-    folder = Path(run)
-    held = held_out.read(folder)
-    before = np.asarray(read_description(folder / "best")["thresholds"], np.float32)
+    run = run if isinstance(run, Run) else Run(run)
+    held = run.held_out
+    before = np.asarray(run.description()["thresholds"], np.float32)
     table = random_sample(held.table)
     labels, classes = table.dense(), held.table.classes
     calibration = calibrate(held.scores, labels)
@@ -84,8 +80,8 @@ def fit_run(run: str | os.PathLike[str], goal: Goal = "f1", wanted: float | None
     plain = reliability(sigmoid(held.scores[known].astype(np.float64)), labels[known] > 0)
     left_out = held.table.num_known - table.num_known
     fitted = Fitted(chosen, calibration, before, left_out, crossed, plain, calibrated)
-    write_json(folder / FILE, to_dict(fitted))
-    write_decision(folder / "best", chosen.values.tolist(), goal_words(goal, wanted), chosen.sources, calibration)
+    write_json(run.folder / THRESHOLDS, to_dict(fitted))
+    write_decision(run.folder / "best", chosen.values.tolist(), goal_words(goal, wanted), chosen.sources, calibration)
     return fitted
 
 

@@ -21,7 +21,7 @@ def job(tmp_path_factory):
         table.write_parquet(folder / "labels.parquet")
         for name, rate in (("a", 0.01), ("b", 0.05)):
             config = tiny_config(validation=0.4, optim__epochs=3, optim__learning_rate=rate)
-            train(config, table, folder / "pictures", folder / name)
+            train(table, folder / "pictures", out=folder / name, config=config)
     return folder
 
 

@@ -15,10 +15,10 @@ from partlabel.app.report import collect
 from partlabel.app.report.data import random_check
 from partlabel.app.report.intervals import difference
 from partlabel.app.report.results import _curve
-from partlabel.app.report.runs import read_runs
 from partlabel.core.errors import UserError
 from partlabel.metrics import evaluate
-from partlabel.models.model import read_description
+from partlabel.models.description import read_description
+from partlabel.training.run import read_runs
 from tests.app.report.conftest import CLASSES, make_run, world
 from tests.reference import bootstrap as naive
 
@@ -160,7 +160,7 @@ def test_pictures_and_classes_in_another_order_are_the_same(runs, tmp_path):
     held, scores = world()
     order, columns = np.random.default_rng(0).permutation(60), [2, 0, 3, 1]
     turned = held.select(order).select_classes([CLASSES[c] for c in columns])
-    labels = read_runs([runs / "one"])[0].table.select_classes(turned.classes)
+    labels = read_runs([runs / "one"])[0].labels.select_classes(turned.classes)
     make_run(tmp_path / "turned", turned, scores[order][:, columns], trained=labels)
     rows = collect([runs / "one", tmp_path / "turned"], resamples=20)["comparison"]["others"][0]["metrics"]
     assert rows[0]["difference"] == pytest.approx(0, abs=1e-12)
@@ -285,7 +285,7 @@ def test_what_is_refused(runs, tmp_path):
         collect([runs / "one"], resamples=0)
     begun = shutil.copytree(runs / "one", tmp_path / "begun")
     (begun / "metrics.jsonl").unlink()
-    with pytest.raises(UserError, match="no epoch of this training is finished"):
+    with pytest.raises(UserError, match="no epoch of these trainings is finished"):
         collect([begun])
     damaged = shutil.copytree(runs / "one", tmp_path / "damaged")
     (damaged / "metrics.jsonl").write_text('{"epoch": 1\n{}\nnonsense\n')

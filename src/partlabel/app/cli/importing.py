@@ -5,7 +5,6 @@ A format that joins ``partlabel.formats`` has its command at once: every field o
 
 from __future__ import annotations
 
-import dataclasses
 from inspect import Parameter as Argument
 from inspect import Signature
 from pathlib import Path
@@ -16,8 +15,9 @@ from cyclopts import App, Parameter
 from partlabel import formats
 from partlabel.app.cli.output import Json, reporting
 from partlabel.core.progress import Reporter
-from partlabel.formats.storing import check_place, report_paths, store
-from partlabel.formats.watching import watched
+from partlabel.formats.options import option_fields
+from partlabel.formats.reading import watched
+from partlabel.formats.report import check_place, report_paths, store
 
 group = App(name="import", help_format="markdown")
 
@@ -56,7 +56,7 @@ def _command(format: formats.Format) -> Any:
                 default=field.default,
                 annotation=Annotated[str | None, Parameter(help=_sentence(field.metadata["help"]))],
             )
-            for field in dataclasses.fields(format.options)
+            for field in option_fields(format.options)
         ),
         Argument("json", Argument.KEYWORD_ONLY, default=False, annotation=Json),
     ]

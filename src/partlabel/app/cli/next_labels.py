@@ -58,9 +58,10 @@ def next_(
         from partlabel.models.model import Model
         from partlabel.tasks.next_labels import Mix, ask
         from partlabel.tasks.question_files import write_csv, write_tasks
+        from partlabel.training.run import Run
 
         mix, model = Mix(random=random, uncertain=uncertain), Model.load(run)
-        table = LabelTable.read_parquet(run / "labels.parquet" if labels is None else labels)
+        table = Run(run).labels if labels is None else LabelTable.read_parquet(labels)
         asked, table, scores, result = ask(model, table, images, budget, mix, seed)
         write_csv(output, table, scores, asked)
         if label_studio is not None:

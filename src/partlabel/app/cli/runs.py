@@ -56,7 +56,9 @@ def train(
         chosen = make_config(preset, config, settings, share)
         table = LabelTable.read_parquet(labels)
         true = None if truth is None else LabelTable.read_parquet(truth)
-        summary = run_training(chosen, table, images, output, validation=held_out, truth=true, resume=resume)
+        summary = run_training(
+            table, images, out=output, config=chosen, validation=held_out, truth=true, resume=resume
+        ).summary
         if os.environ.get("RANK", "0") == "0":  # one of the processes of torchrun speaks for all
             report({"run": str(output), **summary}, _trained(summary, output))
 

@@ -290,7 +290,7 @@ def _train(training: Training, labels: LabelTable, test: LabelTable, folder: Pat
     """Train one model and measure it on the test scenes, of which every label is known."""
     print(f"\nTraining: {training.name}", flush=True)
     began, own = time.perf_counter(), folder / "runs" / training.key
-    train(training.config, labels, folder / "scenes", own)
+    train(labels, folder / "scenes", out=own, config=training.config)
     seconds = time.perf_counter() - began
     found = measure(Model.load(own), test, folder / "scenes")
     print(f"mAP {found.mean_ap:.1%} on the test scenes, after {seconds:.0f} s", flush=True)

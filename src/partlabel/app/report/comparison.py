@@ -10,10 +10,10 @@ import numpy as np
 
 from partlabel.app.report.intervals import Numbers, compare, interval
 from partlabel.app.report.measured import Measured
-from partlabel.app.report.runs import Run
 from partlabel.core.errors import UserError
 from partlabel.labels.pairs import MODEL
 from partlabel.labels.table import ORIGINS, LabelTable
+from partlabel.training.run import Run
 
 _REMEDY = "give --labels and --images to measure all of them on one table"
 _WORDS = {1: "present", -1: "absent", 0: "unknown"}
@@ -121,7 +121,7 @@ def _class_differences(first: Numbers, second: Numbers) -> list[dict[str, Any]]:
 
 def labels_spent(run: Run, found: Numbers | None) -> dict[str, Any]:
     """How many labels of people a run was trained on, how they were asked for, and the mAP that they brought."""
-    people = run.table.hide(run.table.origin != MODEL)
+    people = run.labels.hide(run.labels.origin != MODEL)
     counts = np.bincount(people.origin, minlength=len(ORIGINS))
     value = None if found is None or np.isnan(found.metrics.mean_ap) else float(found.metrics.mean_ap)
     bounds = None if found is None or value is None else interval(value, found.resampled.metrics["mean_ap"])

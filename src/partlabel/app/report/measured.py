@@ -9,15 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.app.report.runs import Run
 from partlabel.core.errors import UserError
 from partlabel.images import check, resolve
 from partlabel.labels.holdout import at_random, random_sample
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.metrics.calibration import Calibration, sigmoid
-from partlabel.models.model import Model
 from partlabel.tasks.predict import predict
-from partlabel.training import held_out
+from partlabel.training.run import Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +64,9 @@ def on_validation(run: Run) -> Measured | None:
     Raises:
         UserError: damaged files.
     """
-    if not run.validated:
+    if not run.is_validated:
         return None
-    held = held_out.read(run.folder)
+    held = run.held_out
     return _measured(run, "validation", held.table, held.scores)
 
 
@@ -84,7 +82,7 @@ def on_table(run: Run, table: LabelTable, source: str, folder: str | os.PathLike
     Raises:
         UserError: the model lacks classes of the table, no label counts, or pictures are missing or cannot be read.
     """
-    model = Model.load(run.folder)
+    model = run.model
     strange = [name for name in table.classes if name not in set(model.classes)]
     if strange:
         raise UserError(
@@ -108,7 +106,7 @@ def _measured(
     run: Run, source: str, table: LabelTable, scores: NDArray[np.float32], columns: NDArray[np.int64] | None = None
 ) -> Measured:
     """Put the labels that count beside the scores; ``columns``: the classes among those of the model, None for all."""
-    about = run.description
+    about = run.description()
     chosen = np.arange(len(about["classes"])) if columns is None else columns
     counts = at_random(table)
     left_out = np.bincount(table.origin[~counts], minlength=len(ORIGINS))

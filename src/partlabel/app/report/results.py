@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from partlabel.app.report.intervals import FEW, Numbers, class_intervals, metric_rows
 from partlabel.app.report.measured import Measured
-from partlabel.app.report.runs import Run
 from partlabel.metrics import Metrics
 from partlabel.metrics.calibration import Reliability, reliability, sigmoid
 from partlabel.metrics.thresholds import cross_validate
+from partlabel.training.run import Run
 
 #: points of a precision-recall curve
 _POINTS = 60
@@ -29,7 +29,7 @@ def results_section(run: Run, on: Measured, found: Numbers) -> dict[str, Any]:
         "known_present": int(found.metrics.present.sum()),
         "known_absent": int(found.metrics.absent.sum()),
         "left_out": on.left_out,
-        "threshold_goal": run.description["threshold_goal"],
+        "threshold_goal": run.description()["threshold_goal"],
         "metrics": metric_rows(found),
         "cross_validated": None if crossed is None else _decisions(crossed),
         "classes": _classes(run, on, found),
@@ -55,8 +55,8 @@ def _decisions(metrics: Metrics) -> dict[str, float | None]:
 def _classes(run: Run, on: Measured, found: Numbers) -> list[dict[str, Any]]:
     """One row for each class: what was known in training, what is known here, the numbers, and why some are missing."""
     metrics, bounds = found.metrics, class_intervals(found)
-    present, absent = run.table.class_counts()
-    number_of = {name: c for c, name in enumerate(run.table.classes)}
+    present, absent = run.labels.class_counts()
+    number_of = {name: c for c, name in enumerate(run.labels.classes)}
     rows = []
     for c, name in enumerate(on.classes):
         t = number_of[name]

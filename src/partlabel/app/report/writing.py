@@ -12,10 +12,10 @@ from partlabel.app.report.data import data_section, random_check
 from partlabel.app.report.intervals import CONFIDENCE, Numbers, measure
 from partlabel.app.report.measured import Measured, on_table, on_validation
 from partlabel.app.report.results import results_section
-from partlabel.app.report.runs import Run, read_runs
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json, write_text
 from partlabel.labels.table import LabelTable
+from partlabel.training.run import Run, read_runs
 
 #: of the form of the JSON; a field that goes away or changes its meaning raises it
 VERSION = 1
@@ -95,7 +95,7 @@ def collect(
         raise UserError("--labels needs --images, the folder of its pictures")
     if resamples < 1:
         raise UserError(f"there must be at least 1 resample, not {resamples}")
-    found = read_runs(runs)
+    found = _with_an_epoch(runs)
     on = _measured_on(found, labels, images)
     several = len(found) > 1
     measured: list[Measured | None] = list(alike(found, on)) if several else on
@@ -116,6 +116,14 @@ def collect(
     }
 
 
+def _with_an_epoch(folders: Sequence[str | os.PathLike[str]]) -> list[Run]:
+    runs = read_runs(folders)
+    empty = [str(run.folder) for run in runs if not run.epochs]
+    if empty:
+        raise UserError("no epoch of these trainings is finished, so there is nothing to report yet", empty)
+    return runs
+
+
 def _measured_on(
     runs: list[Run], labels: str | os.PathLike[str] | None, images: str | os.PathLike[str] | None
 ) -> list[Measured | None]:
@@ -132,11 +140,11 @@ def _run_section(run: Run, on: Measured | None, found: Numbers | None) -> dict[s
     return {
         "name": run.name,
         "folder": str(run.folder),
-        "finished": run.finished,
-        "classes": len(run.table.classes),
+        "finished": run.is_finished,
+        "classes": len(run.labels.classes),
         "settings": run.config.to_dict(),
         "data": data_section(run),
-        "random_check": random_check(run) if run.validated else None,
+        "random_check": random_check(run) if run.is_validated else None,
         "training": {"epochs_planned": planned, "best_epoch": best["epoch"], "epochs": run.epochs},
         "rounds": run.rounds,
         "results": None if on is None or found is None else results_section(run, on, found),

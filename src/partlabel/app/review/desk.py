@@ -20,6 +20,7 @@ from partlabel.app.review.verdicts import Verdict
 from partlabel.app.review.views import Filter, Marks, View, Views
 from partlabel.core.errors import UserError
 from partlabel.labels.table import ORIGINS, LabelTable
+from partlabel.training.run import Run
 
 QUEUES = ("questions", "filled", "suspects", "all")
 #: labels of a picture that are shown although nothing is known about them
@@ -52,7 +53,7 @@ class Desk:
     def __init__(self, run: Path, table: LabelTable | None, folder: Path) -> None:
         judge = Judge.of_run(run)
         self.run = run
-        self.whole = _labels_of(run) if table is None else table
+        self.whole = Run(run).all_labels if table is None else table
         self.table = _own(self.whole, judge)
         self.home = run / "review"
         cache = self.home / "cache"
@@ -325,13 +326,6 @@ def _class_rows(table: LabelTable) -> list[dict[str, Any]]:
 def _says_present(item: dict[str, Any]) -> bool:
     answer = item["answer"]
     return answer == "yes" if answer in ("yes", "no") else item["value"] == "present"
-
-
-def _labels_of(run: Path) -> LabelTable:
-    """The labels that a run was trained and validated on."""
-    table = LabelTable.read_parquet(run / "labels.parquet")
-    held = run / "validation.parquet"
-    return table.merge(LabelTable.read_parquet(held)) if held.is_file() else table
 
 
 def _own(table: LabelTable, judge: Judge) -> LabelTable:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,11 @@ from partlabel.core.files import replacing
 from partlabel.images import resolve
 from partlabel.labels.names import buffers
 from partlabel.metrics.calibration import Calibration
+from partlabel.models.description import DESCRIPTION_FILE, WEIGHTS_FILE
+from partlabel.training.run import Run
 
-#: the best model of a run; named here too, so that a second start does not have to load torch
-WEIGHTS, DESCRIPTION = Path("best", "model.safetensors"), Path("best", "model.toml")
+#: the best model of a run
+WEIGHTS, DESCRIPTION = Path("best", WEIGHTS_FILE), Path("best", DESCRIPTION_FILE)
 #: scores are stored in half precision, whose largest number this nearly is
 _LIMIT = 60_000
 
@@ -48,12 +49,10 @@ class Judge:
         Raises:
             UserError: no run is there, or its model is missing or damaged.
         """
-        if not (run / "run.json").is_file():
-            raise UserError(f"{run}: is not a run folder of partlabel train")
+        about = Run(run).description()
         try:
             with open(run / WEIGHTS, "rb") as file:
                 weights = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-            about = tomllib.loads((run / DESCRIPTION).read_text(encoding="utf-8"))
             classes, thresholds = tuple(about["classes"]), tuple(map(float, about["thresholds"]))
             stored = about.get("calibration", {"slope": [1.0] * len(classes), "offset": [0.0] * len(classes)})
             calibration = Calibration(tuple(stored["slope"]), tuple(stored["offset"]))
@@ -99,13 +98,12 @@ def scores_of(run: Path, judge: Judge, images: pa.StringArray, folder: Path, cac
     if not target.is_file():
         from partlabel.core.progress import Reporter
         from partlabel.images import check
-        from partlabel.models.model import Model
         from partlabel.tasks.predict import predict
 
         paths = resolve(images, folder)
         with Reporter().bar("checking pictures") as bar:
             check(paths, progress=bar).raise_if_bad()
-        scores = predict(Model.load(run), paths)
+        scores = predict(Run(run).model, paths)
         store_scores(target, scores)
     return np.load(target, mmap_mode="r")
 

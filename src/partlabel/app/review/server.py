@@ -17,6 +17,7 @@ from partlabel.app.review.app import make_app
 from partlabel.app.review.desk import open_desk
 from partlabel.app.review.security import is_loopback, new_token
 from partlabel.core.errors import UserError
+from partlabel.training.run import Run
 
 _SETTINGS: dict[str, Any] = {
     "log_level": "warning",
@@ -54,8 +55,7 @@ def serve(
     """
     listening = _listen(host, port)
     folder = run / "review"
-    if not (run / "run.json").is_file():
-        raise UserError(f"{run}: is not a run folder of partlabel train")
+    Run(run)  # refuses a folder without a run before anything is made in it
     try:
         folder.mkdir(exist_ok=True)
         with FileLock(folder / "server.lock").acquire(timeout=0):

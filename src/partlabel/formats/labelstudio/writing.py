@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 
 from partlabel.core.files import replacing, write_text
-from partlabel.formats.labelstudio.addresses import local_address
-from partlabel.formats.labelstudio.answers import ABSENT, PRESENT
+from partlabel.formats.addresses import local_address
+from partlabel.formats.labelstudio.options import ABSENT, PRESENT
 from partlabel.labels.table import LabelTable
 
 _ROWS = 16_384

@@ -2,87 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from partlabel.core.errors import UserError
-from partlabel.formats.assemble import Statements
-from partlabel.formats.class_names import settle_names
-from partlabel.formats.coding import SILENT, canonical
+from partlabel.formats.coding import canonical
+from partlabel.formats.reading import find_encoding
 from partlabel.formats.report import plural
-from partlabel.formats.table.columns import NameColumn, ValueColumn
-from partlabel.formats.table.delimited import find_encoding
-from partlabel.formats.table.job import TableJob
+from partlabel.formats.table.job import Job
+from partlabel.formats.table.packed import opened
+from partlabel.formats.table.tables import Batch, Table
 
 
-def read(job: TableJob) -> Statements:
-    """Read the statements of a list file. The values are split off from the right, so that a path may hold blanks.
+class ListFile(Table):
+    """The lines of a list file: paths with the values of ``size`` classes, read by ``read_list``."""
+
+    header_end = 0
+
+    def __init__(self, path: str, encoding: str, size: int) -> None:
+        self.path, self.encoding = path, encoding
+        self.header = ["image", *(f"value {n}" for n in range(1, size + 1))]
+        self.paths: list[str] = []
+        self.values: list[list[str]] = []
+        self._lines: list[int] = []
+
+    def describe(self) -> str:
+        """Return the encoding."""
+        return self.encoding.upper()
+
+    def add(self, line: int, path: str, values: list[str]) -> None:
+        """Add a line that was taken apart."""
+        self._lines.append(line)
+        self.paths.append(path)
+        self.values.append(values)
+
+    def batches(self, columns: Sequence[int]) -> Iterator[Batch]:
+        """Give all lines at once."""
+        if self.paths:
+            cells = [self.paths, *zip(*self.values, strict=True)]
+            yield Batch(0, [pa.array(cells[i], pa.string()) for i in columns])
+
+    def lines(self, rows: Iterable[int]) -> dict[int, int]:
+        """Return the line of some rows."""
+        return {row: self._lines[row] for row in rows}
+
+
+def read_list(job: Job, path: str) -> None:
+    """Read a list file. The values are split off from the right, so that a path may hold blanks.
 
     A path never loses a part to the labels: a line must end with exactly as many label values as there are classes.
 
     Raises:
-        UserError: no class list; lines with more or fewer values (all are listed); as ``partlabel.formats.table.read``.
+        UserError: no class list; lines with more or fewer values (all are listed); text of another encoding.
     """
     options = job.options
     if options.classes is None:
-        raise UserError(
-            f"{job.path}: a list file has no header; give the class names in order, as in classes=names.txt"
-        )
-    encoding = find_encoding(job.path, options.encoding)
-    job.report.layout = f"list file, {encoding.upper()}"
-    size = len(options.classes)
+        raise UserError(f"{path}: a list file has no header; give the class names in order, as in classes=names.txt")
+    table = ListFile(path, find_encoding(path, options.encoding), len(options.classes))
+    size, wrong = len(options.classes), []
+    separator = None if options.separator == " " else options.separator
     vocabulary = frozenset(job.coding.codes) - {""}
-    paths: list[str] = []
-    tokens: list[str] = []
-    lines: list[int] = []
-    wrong = []
-    for line, text in _lines(job.path, encoding):
-        parts = (
-            text.split()
-            if options.separator in (None, " ")
-            else [part.strip() for part in text.split(options.separator)]
-        )
+    for line, text in _lines(path, table.encoding):
+        parts = [part.strip() for part in text.split(separator)]
         count = _values_at_end(parts, vocabulary)
         if count != size or count == len(parts):
-            wrong.append(f"{job.path}:{line} {plural(count, 'value')} at the end, {size} classes: {text[-60:]}")
-            continue
-        paths.append(_path(text, size, options.separator))
-        tokens += parts[-size:]
-        lines.append(line)
+            wrong.append(f"{path}:{line} {plural(count, 'value')} at the end, {size} classes: {text[-60:]}")
+        else:
+            table.add(line, text.rsplit(separator, size)[0].strip(), parts[-size:])
     if wrong:
         raise UserError(
-            f"{job.path}: {plural(len(wrong), 'line')} without exactly one value for each of the {size} classes", wrong
+            f"{path}: {plural(len(wrong), 'line')} without exactly one value for each of the {size} classes", wrong
         )
-    job.list_lines = lines
-    job.report.rows = len(lines)
-    return _statements(job, paths, tokens, options.classes)
-
-
-def _statements(job: TableJob, paths: list[str], tokens: list[str], names: list[str]) -> Statements:
-    classes = settle_names(names, job.report, rename=job.options.rename)
-    cells = ValueColumn(job.coding)
-    codes = cells.read(pa.array(tokens, pa.string()).dictionary_encode(), 0)
-    job.settle_values({0: cells}, {0: "values"})
-    at = np.flatnonzero(codes != SILENT)
-    row, column = np.divmod(at, len(names))
-    images = NameColumn()
-    images.add(pa.array(paths, pa.string()).dictionary_encode())
-    return job.statements(images, classes.names, row, classes.index[column], codes[at])
+    job.report.layout = f"list file, {table.describe()}"
+    names = pa.array(options.classes, pa.string())
+    job.classes.add_codes(names, np.zeros(0, np.int32))
+    values = job.values(["values"] * size, [""] * size)
+    for batch in job.batches(table, range(size + 1)):
+        codes = values.read(batch.columns[1:], batch.first_row).T
+        row, column = (np.arange(n) for n in codes.shape)
+        job.say(np.repeat(row, size), names, np.tile(column.astype(np.int32), len(row)), codes.reshape(-1))
+    values.finish()
 
 
 def _lines(path: str, encoding: str) -> Iterator[tuple[int, str]]:
     try:
-        with open(path, encoding=encoding) as file:
-            for number, line in enumerate(file, 1):
+        with opened(path) as content:
+            for number, line in enumerate(content.file.read().decode(encoding).splitlines(), 1):
                 if text := line.strip():
                     yield number, text
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: the text is not {encoding}; name its encoding, as in encoding=cp1252") from error
 
 
-def _values_at_end(parts: list[str], vocabulary: frozenset[str]) -> int:
+def _values_at_end(parts: Sequence[str], vocabulary: frozenset[str]) -> int:
     """Return how many of the last parts are label values."""
     count = 0
     for part in reversed(parts):
@@ -90,8 +104,3 @@ def _values_at_end(parts: list[str], vocabulary: frozenset[str]) -> int:
             break
         count += 1
     return count
-
-
-def _path(text: str, size: int, separator: str | None) -> str:
-    """Return what stands before the last ``size`` values."""
-    return text.rsplit(None if separator in (None, " ") else separator, size)[0].strip()

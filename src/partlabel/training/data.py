@@ -1,0 +1,122 @@
+"""What a training learns from and is measured on: images that are there, split into two parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.core.errors import UserError
+from partlabel.core.progress import Reporter
+from partlabel.labels.holdout import random_sample
+from partlabel.labels.table import LabelTable
+from partlabel.training.config import Config
+from partlabel.training.labels import TrainingLabels
+from partlabel.training.prepare import Prepared, check_labels, prepare
+
+
+@dataclass(frozen=True)
+class Data:
+    """The images of a training and what is known of them.
+
+    Attributes:
+        table: the labels of all usable images but those of a validation table of its own.
+        paths: the image of each row.
+        rows: the training part, rows of ``table``.
+        measured: labels to measure on, only those that are a random sample; its images are ``table``'s, or those of
+            ``validation_paths``.
+        held_out: the validation part, rows of ``measured``.
+        validation_table: the validation part with all its labels; None where there is none.
+        validation_paths: the images of a validation table of its own; None where the part was split off.
+        truth: true labels to compare model labels with, or None.
+        skipped: (name, reason) of images left out.
+        animated: images of which only the first frame is used.
+    """
+
+    table: LabelTable
+    paths: list[Path]
+    rows: NDArray[np.int64]
+    measured: LabelTable
+    held_out: NDArray[np.int64]
+    validation_table: LabelTable | None
+    validation_paths: list[Path] | None
+    truth: LabelTable | None
+    skipped: list[tuple[str, str]]
+    animated: list[str]
+
+    @property
+    def trained_table(self) -> LabelTable:
+        """The labels of the training part."""
+        return self.table.select(self.rows)
+
+    def labels(self, config: Config) -> TrainingLabels:
+        """The labels of the training part as the steps read them."""
+        return TrainingLabels(config, self.table, self.rows, self.truth)
+
+    def about(self, config: Config) -> dict[str, Any]:
+        """What the summary of a run says of its data."""
+        train_rows = self.labels(config).train_rows
+        return {
+            "classes": self.table.num_classes,
+            "images_trained": len(train_rows),
+            "images_without_labels": len(self.rows) - len(train_rows),
+            "images_skipped": len(self.skipped),
+            "images_animated": len(self.animated),
+            "known_labels": int(np.diff(self.table.indptr)[train_rows].sum()),
+            "assume_absent": config.assume_absent,
+        }
+
+
+def prepare_data(
+    config: Config,
+    labels: LabelTable,
+    images: Path,
+    validation: LabelTable | None,
+    truth: LabelTable | None,
+    report: Reporter,
+) -> Data:
+    """Check labels and images, leave out images that cannot be used, and split off the validation part.
+
+    Raises:
+        UserError: labels from which nothing can be learned, a validation table of other classes, images that are
+            missing or bad.
+    """
+    check_labels(labels, config.unknown_as_absent)
+    if validation is not None and validation.classes != labels.classes:
+        raise UserError("the validation labels have other classes than the training labels, or in another order")
+    prepared = prepare(labels, images, config.images, config.workers, report)
+    own = None if validation is None else prepare(validation, images, config.images, config.workers, report)
+    rows, held_out = _split(prepared.table, own, config)
+    table = prepared.table
+    validation_table = own.table if own else table.select(held_out) if len(held_out) else None
+    data = Data(
+        table=table,
+        paths=prepared.paths,
+        rows=rows,
+        measured=random_sample(own.table if own else table),
+        held_out=held_out,
+        validation_table=validation_table,
+        validation_paths=own.paths if own else None,
+        truth=truth,
+        skipped=prepared.skipped + (own.skipped if own else []),
+        animated=prepared.animated,
+    )
+    about = data.about(config)
+    report.line(
+        f"{about['images_trained']} images to train on, {len(held_out)} to validate on, "
+        f"{about['images_without_labels']} without a known label, {len(data.skipped)} skipped"
+    )
+    return data
+
+
+def _split(table: LabelTable, own: Prepared | None, config: Config) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to train on, and rows to validate on: of a validation table of its own, or of the same table."""
+    if own is not None:
+        return np.arange(table.num_images), np.arange(own.table.num_images)
+    if config.validation > 0:
+        rows, held_out = table.split([1 - config.validation, config.validation], config.seed)
+        return rows, held_out
+    return np.arange(table.num_images), np.empty(0, np.int64)
