@@ -23,7 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.metrics import average_precision
-from partlabel.metrics.calibration import Calibration, fit as fit_calibration
+from partlabel.metrics.calibration import Calibration
+from partlabel.metrics.calibration import fit as fit_calibration
+from partlabel.training.class_shares import expected_share
+from partlabel.training.feature_space import ClassMeans, FeatureSpace
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int8]
@@ -40,9 +43,6 @@ _OF_EVIDENCE = 0.5
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: classes, and known labels of each sign in each, that a change needs
 _MIN_CLASSES, _MIN_KNOWN = 8, 5
-#: the mean share of present counts as so many known labels of each class
-_PRIOR_LABELS = 2.0
-_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def fit(
     features: NDArray[Any],
     labels: Labels,
     *,
-    rounds: Round | None = Round(),  # noqa: B008
+    rounds: Round | None = Round(),
     folds: int = 5,
     seed: int = 0,
     groups: NDArray[Any] | None = None,
@@ -115,12 +115,12 @@ def fit(
     Raises:
         ValueError: shapes that do not fit, no image, or features that are not finite.
     """
-    images = _Images(features, labels)
+    images = FeatureSpace(features, labels)
     everything = np.arange(len(labels))
     first = _first(images, labels, everything)
     kappa = _evidence(images, first) * _OF_EVIDENCE
     parts = assign_folds(labels, folds, seed, groups)
-    raw = _raw_out_of_fold(images, labels, parts, rounds, kappa)
+    raw = _raw_out_of_fold(images, labels, parts, rounds, [kappa] * folds)
     factor = _chosen(raw, labels)
     learned, expected = _learn(images, labels, everything, rounds, kappa)
     direction = images.directions(learned, kappa * _FACTORS[factor])
@@ -143,12 +143,14 @@ def out_of_fold(
     seed: int = 0,
     groups: NDArray[Any] | None = None,
     *,
-    rounds: Round | None = Round(),  # noqa: B008
+    rounds: Round | None = Round(),
 ) -> Floats:
     """Score every pair by a head that has not seen a label of its image.
 
-    No label of a fold takes part in what scores it: not in the directions and the round of self-training, not in the
-    choice of the strength, not in slope and offset. (The covariance, which has no labels in it, is of all images.)
+    No label of a fold takes part in the directions that score it, not in their round of self-training and not in their
+    strength by the evidence; the covariance, in which there are no labels, is of all images. Slope and offset of a
+    fold, two numbers for each class, and the factor on the strength come from the known labels of the other folds; the
+    heads that scored those have seen this fold, and that is all that is left of it.
 
     Args:
         features, labels, folds, seed, groups, rounds: see :func:`fit`.
@@ -157,13 +159,13 @@ def out_of_fold(
         float32 (N, C), log-odds. NaN where the other folds hold no known present label of the class, as nothing can be
         said then.
     """
-    images = _Images(features, labels)
+    images = FeatureSpace(features, labels)
     parts = assign_folds(labels, folds, seed, groups)
     found = np.full(labels.shape, np.nan, np.float32)
     kappas = []
     for part in range(folds):
         kappas.append(_evidence(images, _first(images, labels, np.flatnonzero(parts != part))) * _OF_EVIDENCE)
-    raw = _raw_out_of_fold(images, labels, parts, rounds, float(np.median(kappas)))
+    raw = _raw_out_of_fold(images, labels, parts, rounds, kappas)
     for part in range(folds):
         own = parts == part
         others = np.where(own[:, None], np.int8(0), labels)
@@ -206,93 +208,13 @@ def assign_folds(labels: Labels, folds: int, seed: int, groups: NDArray[Any] | N
     return fold[unit]
 
 
-@dataclass(frozen=True, eq=False)
-class _Means:
-    """Class means in the basis of the eigenvectors: ``present`` and ``absent`` (R, C), and what they are the mean of.
-
-    ``count_present`` and ``count_absent`` (C,): sums of weights.
-    """
-
-    present: Floats
-    absent: Floats
-    count_present: NDArray[np.float64]
-    count_absent: NDArray[np.float64]
-
-    @property
-    def effective(self) -> NDArray[np.float64]:
-        """n_c: as many labels of each sign would give means that are known as well; 0 without a present label."""
-        return self.count_present * self.count_absent / np.maximum(self.count_present + self.count_absent, 1e-9)
-
-
-class _Images:
-    """The images in the basis of the eigenvectors of their covariance, standardised first.
-
-    Attributes:
-        mean, deviation: (D,) of each channel.
-        values: (R,) eigenvalues above 0; R is at most N - 1 and D.
-        vectors: (D, R).
-        rotated: float32 (N, R).
-    """
-
-    def __init__(self, features: NDArray[Any], labels: Labels) -> None:
-        if features.ndim != 2 or labels.ndim != 2 or len(features) != len(labels) or not len(features):
-            raise ValueError(f"features {features.shape} and labels {labels.shape} are not (N, D) and (N, C)")
-        total, square = np.zeros(features.shape[1]), np.zeros((features.shape[1],) * 2)
-        blocks = [slice(a, min(a + _BLOCK, len(features))) for a in range(0, len(features), _BLOCK)]
-        for rows in blocks:
-            total += np.asarray(features[rows], np.float64).sum(0)
-        self.mean = total / len(features)
-        centre = self.mean.astype(np.float32)
-        for rows in blocks:
-            x = np.asarray(features[rows], np.float32) - centre
-            square += x.T @ x
-        if not np.isfinite(square).all():
-            raise ValueError("some features are not finite numbers")
-        square /= len(features)
-        spread = np.sqrt(np.diag(square))
-        self.deviation = np.where(spread > 1e-6 * max(spread.max(), 1e-30), spread, np.inf)  # a constant channel is 0
-        values, vectors = np.linalg.eigh(square / np.outer(self.deviation, self.deviation))
-        real = values > 1e-6 * max(values[-1], 1e-30)
-        self.values, self.vectors = values[real], vectors[:, real]
-        turn = (self.vectors / self.deviation[:, None]).astype(np.float32)
-        self.rotated = np.empty((len(features), turn.shape[1]), np.float32)
-        for rows in blocks:
-            self.rotated[rows] = (np.asarray(features[rows], np.float32) - centre) @ turn
-
-    def means(self, rows: NDArray[np.int64], present: Floats, absent: Floats) -> _Means:
-        """Weighted means of some images, with weights (len(rows), C)."""
-        count_present, count_absent = present.sum(0, dtype=np.float64), absent.sum(0, dtype=np.float64)
-        own = self.rotated[rows]
-        return _Means(
-            own.T @ present / np.maximum(count_present, 1e-9).astype(np.float32),
-            own.T @ absent / np.maximum(count_absent, 1e-9).astype(np.float32),
-            count_present,
-            count_absent,
-        )
-
-    def shrinkage(self, means: _Means, kappa: float) -> NDArray[np.float64]:
-        """lambda_c (C,)."""
-        n = means.effective
-        some = n > 0
-        typical = np.exp(np.log(n[some]).mean()) if some.any() else 1.0
-        return kappa / np.sqrt(np.where(some, n, typical) * typical)
-
-    def directions(self, means: _Means, kappa: float) -> Floats:
-        """Directions (R, C), with scores of unit variance over all images; 0 where nothing is known to be present."""
-        gap = means.present - means.absent
-        found = gap / (self.values[:, None] + self.shrinkage(means, kappa)).astype(np.float32)
-        spread = np.sqrt(self.values @ found.astype(np.float64) ** 2)
-        usable = (means.effective > 0) & (spread > 0)
-        return np.where(usable, found / np.where(usable, spread, 1), 0).astype(np.float32)
-
-
 def _basis(labels: Labels) -> NDArray[np.int8]:
     present, absent = (labels > 0).any(0), (labels < 0).any(0)
     unknown = (labels == 0).any(0)
     return np.where(present & absent, BOTH, np.where(present & unknown, PRESENT_ONLY, NOTHING)).astype(np.int8)
 
 
-def _first(images: _Images, labels: Labels, rows: NDArray[np.int64]) -> _Means:
+def _first(images: FeatureSpace, labels: Labels, rows: NDArray[np.int64]) -> ClassMeans:
     """Means of the known labels of some images; the unknown are the absent of a class that has no known one."""
     own = labels[rows]
     absent = own < 0
@@ -302,8 +224,8 @@ def _first(images: _Images, labels: Labels, rows: NDArray[np.int64]) -> _Means:
 
 
 def _learn(
-    images: _Images, labels: Labels, rows: NDArray[np.int64], rounds: Round | None, kappa: float
-) -> tuple[_Means, NDArray[np.float64]]:
+    images: FeatureSpace, labels: Labels, rows: NDArray[np.int64], rounds: Round | None, kappa: float
+) -> tuple[ClassMeans, NDArray[np.float64]]:
     """Means of some images after the round, and the share (C,) expected to be present among their unknown pairs."""
     means = _first(images, labels, rows)
     own = labels[rows]
@@ -327,7 +249,7 @@ def _learn(
 
 
 def _unseen(
-    images: _Images, rows: NDArray[np.int64], own: Labels, scores: Floats, means: _Means, kappa: float
+    images: FeatureSpace, rows: NDArray[np.int64], own: Labels, scores: Floats, means: ClassMeans, kappa: float
 ) -> Floats:
     """Scores (len(rows), C) of the known labels as if each had been left out of the mean of its class, else as given.
 
@@ -348,44 +270,7 @@ def _unseen(
     return found
 
 
-def expected_share(scores: NDArray[Any], labels: Labels, unseen: NDArray[Any] | None = None) -> NDArray[np.float64]:
-    """Say how many of the unknown pairs of each class are expected to be present.
-
-    The share of present among the known labels, with the mean over all classes counted as two labels more. It is only
-    right where labels are known at random. If the present and the absent images of a class are each known at random,
-    at whatever two rates, then the mean score of all images is ``share m+ + (1 - share) m-`` with the mean scores of
-    its known present and absent ones, which gives a second estimate (Forman, 2008). The first is drawn into two
-    standard errors around the second. In a class without a known absent label there is no estimate: 0.
-
-    Args:
-        scores: (N, C) of all images.
-        labels: int8 (N, C).
-        unseen: (N, C), scores of the known pairs from a head that has not seen them; None: ``scores``.
-
-    Returns:
-        float64 (C,) in [0, 1]: of the unknown pairs, those expected to be present.
-    """
-    unseen = scores if unseen is None else unseen
-    present, absent = labels > 0, labels < 0
-    n1, n0 = present.sum(0), absent.sum(0)
-    mean_share = n1.sum() / max(int((n1 + n0).sum()), 1)
-    naive = (n1 + _PRIOR_LABELS * mean_share) / (n1 + n0 + _PRIOR_LABELS)
-    share = naive.copy()
-    for c in np.flatnonzero((n1 >= 2) & (n0 >= 2)):
-        up, down = unseen[present[:, c], c].astype(np.float64), unseen[absent[:, c], c].astype(np.float64)
-        gap = np.nanmean(up) - np.nanmean(down)
-        if not gap > 0:
-            continue
-        everyone = np.where(labels[:, c] == 0, scores[:, c], unseen[:, c]).astype(np.float64)
-        mixed = (np.nanmean(everyone) - np.nanmean(down)) / gap
-        error = np.sqrt(mixed**2 * np.nanvar(up) / len(up) + (1 - mixed) ** 2 * np.nanvar(down) / len(down)) / gap
-        share[c] = np.clip(naive[c], mixed - 2 * error, mixed + 2 * error)
-    unknown = np.maximum((labels == 0).sum(0), 1)
-    found = np.clip((share * len(labels) - n1) / unknown, 0, 1)
-    return np.where(n0 > 0, found, 0.0)
-
-
-def _evidence(images: _Images, means: _Means) -> float:
+def _evidence(images: FeatureSpace, means: ClassMeans) -> float:
     """The kappa of the grid under which the gaps between the class means are most likely.
 
     If a direction has independent normal entries of variance ``1 / kappa``, the gap t between the means of a class has,
@@ -404,11 +289,14 @@ def _evidence(images: _Images, means: _Means) -> float:
 
 
 def _raw_out_of_fold(
-    images: _Images, labels: Labels, parts: NDArray[np.int64], rounds: Round | None, kappa: float
+    images: FeatureSpace, labels: Labels, parts: NDArray[np.int64], rounds: Round | None, kappas: list[float]
 ) -> list[Floats]:
-    """For each of ``_FACTORS``, scores (N, C) of unit variance by heads that have not seen the fold."""
+    """For each of ``_FACTORS``, scores (N, C) of unit variance by heads that have not seen the fold.
+
+    ``kappas``: the strength of each fold's head, before the factor.
+    """
     found = [np.full(labels.shape, np.nan, np.float32) for _ in _FACTORS]
-    for part in range(int(parts.max()) + 1):
+    for part, kappa in enumerate(kappas):
         own = np.flatnonzero(parts == part)
         means, _ = _learn(images, labels, np.flatnonzero(parts != part), rounds, kappa)
         z, nothing = images.rotated[own], means.effective == 0
