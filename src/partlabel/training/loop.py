@@ -17,6 +17,7 @@ from partlabel.training.engine import Engine, start
 from partlabel.training.epoch import train_epoch
 from partlabel.training.finish import finish
 from partlabel.training.folder import create_folder, is_started, write_inputs, write_round
+from partlabel.training.head import solve_head
 from partlabel.training.optimizer import build_loss
 from partlabel.training.run import RELABELLED, Run
 from partlabel.training.state import Batches, Job, State, begin, build_model, open_batches, save
@@ -109,13 +110,14 @@ def _train(
     engine.wait()
 
     state = begin(job, data, model, checkpoint)
-    for epoch in range(state.epoch, config.optim.epochs):
+    run_epoch = solve_head if config.optim.name == "closed-form" else train_epoch
+    for epoch in range(state.epoch, config.epochs):
         if epoch + 1 in config.relabel.before:
             state.history.append(relabel(job, state, data, batches, epoch))
-        row = train_epoch(job, state, batches, epoch)
+        row = run_epoch(job, state, batches, epoch)
         row["validation"], scores = validate(job, state, data, batches)
         state.history.append(row)
-        job.report.line(epoch_line(row, config.optim.epochs))
+        job.report.line(epoch_line(row, config.epochs))
         save(job, state, scores)
     return finish(job, state, data, batches)
 
