@@ -51,8 +51,8 @@ def test_qc_01(tmp_path):
     write_suspects(tmp_path / "suspects.csv", table, found)
     with open(tmp_path / "suspects.csv", newline="") as file:
         header, *rows = csv.reader(file)
-    assert header == ["image", "class", "label", "probability"]
-    assert [[i, c, int(y), float(p)] for i, c, y, p in rows] == expected["suspects"]
+    assert header == ["image", "class", "label", "probability", "wrong"]
+    assert [[i, c, int(y), float(p)] for i, c, y, p, _ in rows] == expected["suspects"]
 
 
 def test_numbers_by_hand():

@@ -255,7 +255,8 @@ def test_validation_is_on_known_labels_of_held_out_images(tmp_path, table):
 def test_validation_is_on_a_random_sample_only(tmp_path, table):
     """Labels that partlabel asked for, that a person looked at or that a model gave are no fair measure of it."""
     for name in table.images.to_pylist():
-        (tmp_path / "pictures" / f"v{name}").write_bytes((tmp_path / "pictures" / name).read_bytes())
+        other = (tmp_path / "pictures" / name).read_bytes() + b"\0"  # not the same file, as its labels are trained on
+        (tmp_path / "pictures" / f"v{name}").write_bytes(other)
     image, cls = np.nonzero(table.dense())
     value = table.dense()[image, cls]
     origin = np.array(["given", "asked", "sampled", "review", "model"])[np.arange(len(image)) % 5]
@@ -402,7 +403,7 @@ def test_frozen_run_from_an_earlier_model_starts_where_it_ended(tmp_path, table)
 
 def test_resume_with_another_validation_table_or_other_pictures(tmp_path, table):
     config = tiny_config(optim__epochs=1, images__on_bad="skip")
-    held = table.select(range(4))
+    held, table = table.select(range(4)), table.select(range(4, 12))
     train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, validation=held)
     with pytest.raises(UserError, match="cannot be resumed"):
         train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, resume=True)

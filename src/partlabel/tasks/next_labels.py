@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -192,6 +193,43 @@ def _of_class(
     image = np.concatenate([picked, doubt, seek])
     why = np.repeat([_RANDOM, _UNCERTAIN, _SEEK], [len(picked), len(doubt), len(seek)])
     return image, np.full(len(image), number), why, state[image]
+
+
+def grow(
+    scores: NDArray[np.floating], labels: NDArray[np.int8], budget: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Choose the unknown pairs whose answers let the known present labels of the classes grow most.
+
+    A pair that is present with probability p adds ``p / (present known in its class + 1 + p already chosen there)``,
+    about what it adds to the sum over the classes of ``log(present + 1)``. Pairs are chosen one after the other, each
+    time the one that adds most; within a class that is by falling score, so a heap over the classes does.
+
+    Args:
+        scores: (N, C), log-odds of present.
+        labels: int8 (N, C) in {+1, -1, 0}; only pairs with 0 are chosen.
+        budget: number of pairs; all unknown ones where there are fewer.
+
+    Returns:
+        Images and classes, int64 (K,), in the order of choice.
+    """
+    chance = 0.5 * (1 + np.tanh(0.5 * scores.astype(np.float64)))
+    weight = (labels > 0).sum(0) + 1.0
+    ranked = [np.flatnonzero(labels[:, c] == 0) for c in range(labels.shape[1])]
+    ranked = [rows[np.argsort(-chance[rows, c], kind="stable")] for c, rows in enumerate(ranked)]
+    heap = [(-float(chance[rows[0], c] / weight[c]), c) for c, rows in enumerate(ranked) if len(rows)]
+    heapq.heapify(heap)
+    place = np.zeros(labels.shape[1], np.int64)
+    chosen: list[tuple[int, int]] = []
+    while heap and len(chosen) < budget:
+        _, c = heapq.heappop(heap)
+        row = int(ranked[c][place[c]])
+        chosen.append((row, c))
+        weight[c] += chance[row, c]
+        place[c] += 1
+        if place[c] < len(ranked[c]):
+            heapq.heappush(heap, (-float(chance[ranked[c][place[c]], c] / weight[c]), c))
+    pairs = np.array(chosen, np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
 
 
 def ask(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from partlabel.core.progress import Reporter
 from partlabel.core.text import as_cell
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
+from partlabel.metrics.label_noise import wrong_probability
 from partlabel.models.model import Head, Heads, Model
 from partlabel.training.batches import Stored, open_source, pooled
 from partlabel.training.config import Config
@@ -44,6 +45,8 @@ class Suspects:
         probability: (M,) float64, that the class is present, as judged without this label.
         checked: number of known labels that were checked.
         not_checked: numbers of the classes with too few known present or known absent labels.
+        wrong: (M,) float64, how likely the label is wrong, see :mod:`partlabel.metrics.label_noise`; None where only
+            probabilities were given. Their sum is how many of those listed are expected to be wrong.
     """
 
     image: NDArray[np.int64]
@@ -52,6 +55,7 @@ class Suspects:
     probability: NDArray[np.float64]
     checked: int
     not_checked: tuple[int, ...]
+    wrong: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +116,15 @@ def check_table(
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Suspects:
     """Rank the known labels that heads contradict which have not seen them; see :func:`out_of_fold`."""
-    probabilities = calibrated(out_of_fold(features, table, seed=seed, progress=progress), table)
+    scores = out_of_fold(features, table, seed=seed, progress=progress)
+    probabilities = calibrated(scores, table)
     judged = ~np.isnan(probabilities.sum(0))
-    return find_suspects(table.hide(judged[table.indices]), probabilities)
+    own = table.hide(judged[table.indices])
+    found = find_suspects(own, probabilities)
+    image, cls = own.pair_images().astype(np.int64), own.indices.astype(np.int64)
+    likely, _ = wrong_probability(scores[image, cls], cls, own.values > 0, own.num_classes)
+    place = np.searchsorted(image * own.num_classes + cls, found.image * own.num_classes + found.cls)
+    return replace(found, wrong=likely[place])
 
 
 def check_run(
@@ -151,13 +161,20 @@ def check_run(
 
 
 def write_suspects(path: str | os.PathLike[str], table: LabelTable, suspects: Suspects) -> None:
-    """Write suspects as CSV: image, class, label (1 present, -1 absent), probability (of present); the surest first."""
+    """Write suspects as CSV, the surest first.
+
+    Columns: image, class, label (1 present, -1 absent), probability (of present, by models that have not seen it), and
+    wrong (how likely the label is wrong).
+    """
+    wrong = np.full(len(suspects.image), np.nan) if suspects.wrong is None else suspects.wrong
     names = table.images.to_pylist()
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("image", "class", "label", "probability"))
-        for i, c, label, p in zip(suspects.image, suspects.cls, suspects.label, suspects.probability, strict=True):
-            writer.writerow((as_cell(names[i]), as_cell(table.classes[c]), int(label), f"{p:.6g}"))
+        writer.writerow(("image", "class", "label", "probability", "wrong"))
+        columns = (suspects.image, suspects.cls, suspects.label, suspects.probability, wrong)
+        for i, c, label, p, w in zip(*columns, strict=True):
+            said = (as_cell(names[i]), as_cell(table.classes[c]))
+            writer.writerow((*said, int(label), f"{p:.6g}", "" if np.isnan(w) else f"{w:.3g}"))
 
 
 def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter) -> NDArray[np.float32]:

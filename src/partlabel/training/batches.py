@@ -237,12 +237,12 @@ def _row_values(model: Model, stage: int, pixels: Tensor, flip: bool) -> NDArray
     return values.half().cpu().numpy()
 
 
-def statistics(source: Stored, rows: NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of each channel over the training images and regions."""
+def statistics(source: Stored, rows: NDArray[np.int64], model: Model, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of each channel that the head takes, over the training images and regions."""
     batches = [rows[a : a + 64] for a in range(0, len(rows), 64)]
     count, total, square = 0, torch.zeros(()), torch.zeros(())
     for features in source.batches(batches, None):
-        values = features.to(device).double()
+        values = model.head.pooled(features.to(device)).double()
         total = total.to(device) + values.sum((0, 2, 3))
         square = square.to(device) + values.square().sum((0, 2, 3))
         count += values.numel() // values.shape[1]
