@@ -104,7 +104,8 @@ def fit(
         labels: int8 (N, C) in {+1, -1, 0}.
         rounds: the round of self-training; None learns from known labels alone (and, in a class without a known absent
             label, from the unknown ones as absent).
-        folds: parts for the out-of-fold scores that choose the strength and the scale.
+        folds: parts for the out-of-fold scores that choose the strength and the scale; fewer where there are fewer
+            images (groups). One image alone gives no scale.
         seed: of the folds.
         groups: (N,) what stays in one fold; None: each image stands alone.
 
@@ -119,7 +120,8 @@ def fit(
     everything = np.arange(len(labels))
     first = _first(images, labels, everything)
     kappa = _evidence(images, first) * _OF_EVIDENCE
-    parts = assign_folds(labels, folds, seed, groups)
+    folds = min(folds, len(labels) if groups is None else len(np.unique(groups)))
+    parts = assign_folds(labels, folds, seed, groups) if folds > 1 else np.full(len(labels), -1)
     raw = _raw_out_of_fold(images, labels, parts, rounds, [kappa] * folds)
     factor = _chosen(raw, labels)
     learned, expected = _learn(images, labels, everything, rounds, kappa)

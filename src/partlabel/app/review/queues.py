@@ -54,7 +54,7 @@ def questions(board: Board, table: LabelTable, thresholds: tuple[float, ...], pa
         if unknown:
             scores = np.asarray(board.scores, np.float32)
             limits = np.asarray(thresholds, np.float32)
-            found = choose(scores, table, min(EACH * table.num_classes, unknown), thresholds=limits)
+            found = choose(scores, table, min(EACH * table.num_classes, unknown), thresholds=limits, evenly=True)
             image, cls = found.image[found.open], found.cls[found.open]
             best_first = np.lexsort((-scores[image, cls], cls))
             image, cls = image[best_first], cls[best_first]
