@@ -64,7 +64,7 @@ def test_all_contradictions_are_listed(tmp_path):
 
 
 def test_too_many_pairs_to_fill_in(tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "_MOST_FILLED", 3)
+    monkeypatch.setattr(source, "MOST_FILLED", 3)
     path = write(str(tmp_path), [("image", "cat", "dog"), ("a", 1, ""), ("b", "", 1)])
     with pytest.raises(UserError, match=r"would write 4 labels \(2 images x 2 classes\)"):
         formats.read("csv", path, not_listed="absent")

@@ -122,7 +122,7 @@ def test_images_and_labels_without_a_name_are_all_listed(file):
     ]
 
 
-def test_one_name_for_pictures_of_two_tasks_is_refused(file):
+def test_one_name_for_images_of_two_tasks_is_refused(file):
     images = '<image name="a" task_id="1"><tag label="wet"/></image>\n<image name="a" task_id="{}" subset="Train"/>'
     assert refuse(file(images.format(2))).offenders == ["a: line 4 task 1 and line 5 task 2 subset Train"]
     table, report = formats.read("cvat", file(images.format(1).replace(' subset="Train"', "")))

@@ -60,7 +60,7 @@ def test_names_are_relative_to_the_folder_with_slashes(tmp_path):
     assert table.images.to_pylist() == ["photos/a.jpg", "notes/b.jpg"]
 
 
-def test_two_files_of_one_picture_that_contradict_each_other(tmp_path):
+def test_two_files_of_one_image_that_contradict_each_other(tmp_path):
     paths = [put(tmp_path, name, {"wet": value}) for name, value in (("1.json", True), ("2.json", False))]
     assert refuse(tmp_path).offenders == [f"a.jpg, wet: {paths[0]} present / {paths[1]} absent"]
 

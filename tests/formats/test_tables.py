@@ -219,6 +219,8 @@ def test_a_table_without_rows(file):
         ('image,note,cat\na,"dark\nb,"light",1\nc,,1\n', 2),
         ('image,note,cat\na,"dark,1\nb,light,1\nc,"",1\n', 2),
         ('image,note\na,1\nb,"1\nc,1\nd,1"\n', 3),
+        ('image,cat,note\na,1,x\nb,"1","', 3),
+        ('image,cat,note\na,1,6" pipe\nb,1,""\n"\n', 4),
     ],
 )
 def test_a_forgotten_quote_never_swallows_rows(file, text, line):
@@ -232,10 +234,19 @@ def test_a_forgotten_quote_never_swallows_rows(file, text, line):
 def test_quoted_cells_over_several_lines_are_read(file):
     text = 'image,cat,note\n"a\nb.png",1,"dark, wet\nat night, with ""rain"""\nc.png,-1,"x"\n\n'
     text += 'd.png,,"one\r\ntwo\r\n\r\nthree"\n'
+    text += 'g.png,1,6" pipe\n"5" h.png,-1,\n'
     text += 'e.png,1,"one\ntwo, three, four"\nf.png,1,"1\na,1,b"\n'
     for encoding in ("utf-8", "utf-16"):
         table, _ = formats.read("csv", file(text, encoding), ignore="note")
-        assert rows(table) == {"a\nb.png": [1], "c.png": [-1], "d.png": [0], "e.png": [1], "f.png": [1]}
+        assert rows(table) == {
+            "a\nb.png": [1],
+            "c.png": [-1],
+            "d.png": [0],
+            "g.png": [1],
+            "5 h.png": [-1],
+            "e.png": [1],
+            "f.png": [1],
+        }
 
 
 def test_headers_of_many_classes(file):

@@ -295,10 +295,10 @@ def test_subfolders_and_hidden_files(root):
     table, _ = formats.read("voc", path)
     assert rows(table) == {"a.jpg": [1, -1], "x/a.jpg": [-1, 1], "y/b.jpg": [-1, -1]}
     (path / "Annotations" / "x" / "b.xml").write_text("<annotation><filename>c.jpg</filename></annotation>")
-    assert "named otherwise than their picture: x/b.xml: c.jpg" in " ".join(formats.read("voc", path)[1].notes)
+    assert "named otherwise than their image: x/b.xml: c.jpg" in " ".join(formats.read("voc", path)[1].notes)
 
 
-def test_pictures_that_were_renamed_with_their_files(root):
+def test_images_that_were_renamed_with_their_files(root):
     path = root({"a": [thing("cat")], "x/b": [thing("dog")]})
     for name in ("a", "x/b"):
         file = path / "Annotations" / f"{name}.xml"
@@ -308,7 +308,7 @@ def test_pictures_that_were_renamed_with_their_files(root):
     assert "image_name=file" in error.message
     table, report = formats.read("voc", path, image_name="file")
     assert rows(table) == {"a": [1, -1], "x/b": [-1, 1]}
-    assert any("named otherwise than their picture" in note for note in report.notes)
+    assert any("named otherwise than their image" in note for note in report.notes)
 
 
 def test_no_object_at_all(root):

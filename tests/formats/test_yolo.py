@@ -80,7 +80,7 @@ def test_folders_with_a_list_of_names(put, tmp_path):
     root = put({"classes.txt": "cat\ndog\n", "images/a.jpg": "", "labels/a.txt": f"1 {BOX}\n", "labels/b.txt": ""})
     table, report = formats.read("yolo", root)
     assert rows(table) == {"images/a.jpg": [-1, 1], "images/b": [-1, -1]}
-    assert "text files without their picture; images have no ending: images/b" in report.notes
+    assert "text files without their image; images have no ending: images/b" in report.notes
     shutil.rmtree(tmp_path / "images")
     assert rows(formats.read("yolo", root)[0]) == {"images/a": [-1, 1], "images/b": [-1, -1]}
     shutil.rmtree(tmp_path / "labels")
@@ -120,6 +120,10 @@ def test_lines_that_are_no_boxes_are_all_listed(put):
         ("names: [a]\ntrain: images", "none of its folders is there"),
         ("names: [a]", "none of its folders is there"),
         ("names: [a, 'a ']\ntrain: images", "class numbers have the same name"),
+        ("names: [a, [b]]\ntrain: images", "are texts, not list"),
+        ("names: [a]\ntrain: {x: 1}", "are texts, not dict"),
+        ("a: &a [x, x]\nb: &b [*a, *a]\nnames: {0: *b}\ntrain: images", "are texts, not list"),
+        ('names: [a]\ntrain: "a\\0b"', "none of its folders is there"),
         ("names: !!python/object/apply:os.getcwd []", "not valid YAML"),
     ],
 )

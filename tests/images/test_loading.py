@@ -98,6 +98,7 @@ def flips(paths: list[Path], workers: int) -> list[tuple[int, int, bool]]:
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_the_log_of_flips_is_the_same_for_any_number_of_workers(paths: list[Path]) -> None:
+    """TR-06: workers draw numbers of their own, the same ones whatever their number."""
     logs = [flips(paths, workers) for workers in (0, 0, 1, 2, 4)]
     assert all(log == logs[0] for log in logs)
     assert [image for image, epoch, _ in logs[0] if epoch == 0] == [image for batch in BATCHES for image in batch]
@@ -164,6 +165,7 @@ class Growth(ImageDataset):
 
 
 def test_memory_of_workers_does_not_grow_over_an_epoch() -> None:
+    """TR-07: with 200,000 images. The other two parts of the case are the next tests."""
     dataset = Growth([f"/data/pictures/{number:012}.jpg" for number in range(200_000)], 1)
     batches = [[index] for index in range(0, 200_000, 10_000)]
     megabytes = [int(pixels[0, 0, 0, 0]) for pixels, _ in make_loader(dataset, batches, 1)]
@@ -201,6 +203,7 @@ def test_too_many_open_files(paths: list[Path]) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.slow
 def test_out_of_shared_memory(paths: list[Path]) -> None:
     alone = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     mount = "mount -t tmpfs -o size=3m tmpfs /dev/shm"

@@ -55,6 +55,7 @@ def test_file_layout_is_one_row_for_each_image(tmp_path):
         {"image": "c", "classes": [0, 1, 2], "labels": [1, 1, -1], "origin": [0, 0, 0], "group": None},
     ]
     about = json.loads(content.schema.metadata[b"partlabel"])
+    assert isinstance(about.pop("checksum"), int)
     assert about == {"version": 1, "classes": ["cat", "dog", "car"], "class_ids": None, "coding": "", "history": []}
 
 
@@ -80,6 +81,12 @@ def test_files_changed_by_others_are_refused(tmp_path):
     path = tmp_path / "t.parquet"
     hand().write_parquet(path)
     content = pq.read_table(path)
+    pq.write_table(content.set_column(0, "image", pa.array(["a", "b", "d"])), path)
+    with pytest.raises(UserError, match="does not fit its check sum"):
+        LabelTable.read_parquet(path)
+    about = json.loads(content.schema.metadata[b"partlabel"])
+    del about["checksum"]  # the other checks are what is left for files of other programs
+    content = content.replace_schema_metadata({b"partlabel": json.dumps(about)})
 
     def changed(name, values, kind):
         column = pa.array(values, kind)
@@ -116,3 +123,33 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         hand(origin="asked").write_parquet(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_a_bit_that_flipped_is_noticed_or_changes_nothing(tmp_path):
+    """Every outcome is the same table or a sentence; never other labels, and never another error."""
+    random = np.random.default_rng(0)
+    matrix = random.integers(-1, 2, (200, 6)).astype(np.int8)
+    table = table_of(matrix, groups=[f"g{i % 7}" for i in range(200)])
+    path, damaged = tmp_path / "t.parquet", tmp_path / "damaged.parquet"
+    table.write_parquet(path)
+    whole = path.read_bytes()
+    noticed = 0
+    for bit in random.choice(8 * len(whole), 600, replace=False):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        damaged.write_bytes(data)
+        try:
+            same(table, LabelTable.read_parquet(damaged))
+        except UserError:
+            noticed += 1
+    assert noticed > 400
+
+
+def test_files_without_a_check_sum_are_read(tmp_path):
+    path = tmp_path / "t.parquet"
+    hand().write_parquet(path)
+    content = pq.read_table(path)
+    about = json.loads(content.schema.metadata[b"partlabel"])
+    del about["checksum"]
+    pq.write_table(content.replace_schema_metadata({b"partlabel": json.dumps(about)}), path)
+    same(hand(), LabelTable.read_parquet(path))

@@ -181,7 +181,7 @@ def test_a_run_is_completed_by_command_in_every_format(trained, tmp_path, capsys
     truth = make_pictures(tmp_path / "again", 60).dense()
     monkeypatch.setattr(
         sys.modules["partlabel.tasks.complete"],
-        "predict",
+        "score",
         lambda model, paths: 3 * truth[[int(p.stem) for p in paths]].astype(np.float32),
     )
     words = ["complete", str(tmp_path / "run"), "--images", str(tmp_path / "pictures"), "--precision", "0.6"]

@@ -37,6 +37,31 @@ def test_half_written_checkpoint_is_named_and_passed_over(tmp_path, damage):
     assert len(caught.value.offenders) == 2
 
 
+@pytest.mark.parametrize("kind", ["bit", "zeros"])
+def test_damage_inside_a_checkpoint_is_noticed_or_changes_nothing(tmp_path, kind):
+    checkpoints = Checkpoints(tmp_path)
+    whole = {"epoch": 1, "model": {"w": torch.rand(4000)}, "history": [{"loss": 0.5}]}
+    checkpoints.save(1, whole)
+    path = tmp_path / "epoch-1.pt"
+    data, random, noticed = path.read_bytes(), np.random.default_rng(0), 0
+    for place in random.integers(0, len(data), 300):
+        changed = bytearray(data)
+        if kind == "bit":
+            changed[place] ^= 1 << random.integers(8)
+        else:
+            changed[place : place + 4096] = bytes(len(changed[place : place + 4096]))
+        path.write_bytes(changed)
+        try:
+            found = checkpoints.newest()
+        except UserError:
+            noticed += 1
+        else:
+            assert found["epoch"] == 1
+            assert found["history"] == whole["history"]
+            assert torch.equal(found["model"]["w"], whole["model"]["w"])
+    assert noticed > 200
+
+
 def test_foreign_pickles_are_never_loaded(tmp_path):
     class Attack:
         def __reduce__(self):

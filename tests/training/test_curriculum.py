@@ -1,16 +1,13 @@
 """Relabelling inside and outside a training, on small pictures with a model that has learned something."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from partlabel import LabelTable, Model, simulate
+from partlabel import Config, LabelTable, Model, simulate
 from partlabel.core.errors import UserError
 from partlabel.tasks.relabel import relabel
 from partlabel.training.batches import Source
@@ -18,6 +15,7 @@ from partlabel.training.config import RelabelConfig
 from partlabel.training.curriculum import Added, choose, record
 from partlabel.training.loop import train
 from tests.pictures import CLASSES, make_pictures, tiny_config
+from tests.processes import run_ranks
 
 CURRICULUM = {
     "optim__epochs": 4,
@@ -210,6 +208,7 @@ def test_added_labels_count_in_the_proportion(tmp_path, known):
     assert loss == pytest.approx(lines(tmp_path / "c")[-1]["loss"], rel=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_after", [1, 2, 3])
 @pytest.mark.parametrize("ema", [0.0, 0.5])
 def test_resume_across_a_round_is_bit_equal(tmp_path, known, monkeypatch, stop_after, ema):
@@ -283,6 +282,7 @@ def test_outside_training(tmp_path, known, truth):
         relabel([Model.load(tmp_path / "run")], known, pictures, RelabelConfig(strategy="uncertainty"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", ["variance", "deviation", "probability-variance", "entropy", "mutual-information"])
 def test_by_uncertainty(tmp_path, known, measure):
     """Everything is easy at a high theta, nothing at 0; the same for any cut into batches."""
@@ -340,28 +340,20 @@ def test_each_head_learns_as_if_alone_and_the_backbone_from_their_mean():
     torch.testing.assert_close(heads.members[0].classifier.weight.grad, first)
 
 
+def train_rank(rank, folder):
+    """Train the known labels of a folder as one of several processes."""
+    table = LabelTable.read_parquet(folder / "known.parquet")
+    train(table, folder / "pictures", out=folder / "two", config=Config.read(folder / "config.toml"))
+
+
+@pytest.mark.slow
 def test_two_processes_relabel_as_one(tmp_path, known, truth):
     """The same labels are added as in one process; the weights are equal to rounding."""
     chosen = config(model__dropout=0.0, relabel__theta=0.0)
     known.write_parquet(tmp_path / "known.parquet")
     chosen.write(tmp_path / "config.toml")
-    script = tmp_path / "job.py"
-    script.write_text(
-        "import sys, torch\n"
-        "from partlabel import Config, LabelTable, train\n"
-        "torch.set_num_threads(1)\n"
-        "folder = sys.argv[1]\n"
-        "table = LabelTable.read_parquet(f'{folder}/known.parquet')\n"
-        "train(table, f'{folder}/pictures', out=sys.argv[2], config=Config.read(f'{folder}/config.toml'))\n"
-    )
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    for command, run in (([sys.executable], "one"), (launch, "two")):
-        done = subprocess.run(
-            [*command, str(script), str(tmp_path), str(tmp_path / run)],
-            env=environment, capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-2000:]
+    train(known, tmp_path / "pictures", out=tmp_path / "one", config=chosen)
+    run_ranks(2, train_rank, tmp_path)
     one, two = (LabelTable.read_parquet(tmp_path / run / "relabelled.parquet") for run in ("one", "two"))
     assert one.num_known == two.num_known == 36
     assert (one.values == two.values).mean() > 0.9

@@ -3,7 +3,7 @@ import pytest
 
 from partlabel.core.errors import UserError
 from partlabel.models.model import Model
-from partlabel.tasks.predict import predict
+from partlabel.tasks.predict import score
 from partlabel.training.folder import write_scores
 from partlabel.training.loop import train
 from partlabel.training.run import Run
@@ -22,7 +22,7 @@ def test_scores_are_those_of_the_best_model(tmp_path):
     found = Run(run).held_out
     assert found.table.num_images == 8
     pictures = [tmp_path / "pictures" / name for name in found.table.images.to_pylist()]
-    np.testing.assert_allclose(found.scores, predict(Model.load(run, which="best"), pictures), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.scores, score(Model.load(run, which="best"), pictures), rtol=1e-4, atol=1e-5)
 
 
 def test_runs_without_a_validation_part_and_damaged_files(tmp_path):

@@ -11,7 +11,8 @@ import partlabel.training.epoch
 import partlabel.training.loop
 from partlabel import Config, LabelTable, Model, simulate
 from partlabel.core.errors import PartlabelWarning, UserError
-from partlabel.tasks.evaluate import measure
+from partlabel.tasks.evaluate import evaluate
+from partlabel.tasks.predict import score
 from partlabel.training.loop import train
 from tests.pictures import CLASSES, make_pictures, tiny_config
 
@@ -41,6 +42,7 @@ def rows(run):
     return [{key: value for key, value in line.items() if key not in clock} for line in lines]
 
 
+@pytest.mark.slow
 def test_learns_colours(tmp_path):
     """Half of the labels of 96 pictures are known; new pictures are ranked almost perfectly."""
     train_table = simulate.partial(make_pictures(tmp_path / "pictures", 96), 0.5, seed=0)
@@ -50,7 +52,7 @@ def test_learns_colours(tmp_path):
     )
     train(train_table, tmp_path / "pictures", out=tmp_path / "run", config=config)
     model = Model.load(tmp_path / "run")
-    scores = partlabel.predict(model, [tmp_path / "test" / name for name in test_table.images.to_pylist()])
+    scores = score(model, [tmp_path / "test" / name for name in test_table.images.to_pylist()])
     assert partlabel.metrics.evaluate(scores, test_table.dense()).mean_ap > 0.9
     losses = [row["loss"] for row in rows(tmp_path / "run")]
     assert losses[-1] < losses[0] / 2
@@ -119,6 +121,7 @@ def stop_inside(monkeypatch, epoch):
     monkeypatch.setattr(partlabel.training.epoch, "step", stopping)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [stop_before, stop_inside])
 @pytest.mark.parametrize("freeze", ["none", "all"])
 def test_resumed_run_equals_one_that_never_stopped(tmp_path, table, monkeypatch, stop, freeze):
@@ -242,7 +245,7 @@ def test_validation_is_on_known_labels_of_held_out_images(tmp_path, table):
     assert (held.num_images, summary["images_trained"]) == (3, 9)
     assert not set(held.images.to_pylist()) & set(trained.images.to_pylist())
     model = Model.load(tmp_path / "run", which="last")
-    scores = partlabel.predict(model, [tmp_path / "pictures" / n for n in held.images.to_pylist()])
+    scores = score(model, [tmp_path / "pictures" / n for n in held.images.to_pylist()])
     expected = partlabel.metrics.evaluate(scores, held.dense())
     assert summary["last"]["validation"]["micro_f1"] == pytest.approx(expected.micro_f1)
     best = max(row["validation"]["mean_ap"] for row in rows(tmp_path / "run"))
@@ -265,7 +268,7 @@ def test_validation_is_on_a_random_sample_only(tmp_path, table):
     summary = train(
         table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config(optim__epochs=1), validation=mixed
     ).summary
-    scores = partlabel.predict(
+    scores = score(
         Model.load(tmp_path / "run", which="last"), [tmp_path / "pictures" / name for name in mixed.images.to_pylist()]
     )
     labels = np.zeros_like(table.dense())
@@ -383,7 +386,7 @@ def test_two_processes_equal_one(tmp_path, table):
                 assert a["loss"] == pytest.approx(b["loss"], rel=1e-5)
                 assert a["validation"] == pytest.approx(b["validation"])
         held = LabelTable.read_parquet(two / "validation.parquet")
-        measured = measure(Model.load(two, which="last"), held, tmp_path / "pictures")
+        measured = evaluate(Model.load(two, which="last"), held, images=tmp_path / "pictures")
         found = rows(two)[-1]["validation"]["zero_one"]
         assert found == pytest.approx(measured.zero_one)
 

@@ -16,6 +16,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def is_first_process() -> bool:
+    """Whether this is the process that writes and speaks, where torchrun started several."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def loader_workers(device: str, chosen: int | None = None, images: int | None = None) -> int:
     """Choose the number of processes that decode images.
 

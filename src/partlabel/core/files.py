@@ -1,41 +1,183 @@
-"""Files written whole or not at all."""
+"""Files written whole or not at all, and what a killed process left of them removed."""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
+import re
+import secrets
+import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import DTypeLike
 
 from partlabel.core.errors import UserError
+
+#: characters of a file's name that its temporary name keeps; file systems allow 255 bytes
+_KEPT = 40
+#: seconds after which a temporary file of another machine counts as left behind
+_STALE = 24 * 3600.0
+_TEMPORARY = re.compile(r"\..*\.([0-9a-f]{8})-([0-9]+)-[0-9a-f]{12}\.tmp")
+#: what the disk may refuse with; libraries pass it on as an OSError or as words only
+_REFUSALS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EIO,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENAMETOOLONG,
+    errno.EISDIR,
+    errno.ENOTDIR,
+)
+#: folders that this process has looked through
+_swept: set[Path] = set()
+
+
+def machine() -> str:
+    """Name this machine in 8 hexadecimal digits, so that process numbers of several are told apart."""
+    return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
+
+
+def is_running(process: int) -> bool:
+    """Whether this machine runs a process with this number."""
+    if os.name == "nt":  # a signal would end it there, so every process counts as running
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary path beside ``path``; when the block ends well, move it into place, otherwise remove it.
 
-    The file is synced to disk before the move, so a crash leaves either the old file or the new one, never half of one.
+    The name is unique to this write, so that threads and processes never share it. The file is synced to disk before
+    the move, and the folder after it, so a crash leaves either the old file or the new one, never half of one.
 
     Raises:
-        UserError: the folder does not exist or cannot be written.
+        UserError: the folder does not exist, or the disk is full or refuses; the old file is as it was.
     """
     target = Path(path)
     if not target.parent.is_dir():
         raise UserError(f"{target}: the folder {target.parent} does not exist")
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    if target.is_dir():
+        raise UserError(f"{target}: is a folder, not a file to write")
+    sweep(target.parent)
+    temporary = target.with_name(f".{target.name[:_KEPT]}.{machine()}-{os.getpid()}-{secrets.token_hex(6)}.tmp")
     try:
         yield temporary
-        with open(temporary, "rb") as file:
+        with open(temporary, "r+b") as file:
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except PermissionError as error:
-        raise UserError(f"{target}: cannot be written ({error.strerror})") from error
+        _sync(target.parent)
+    except UserError:
+        raise
+    except Exception as error:
+        reason = refusal(error, temporary)
+        if reason is None:
+            raise
+        raise UserError(f"{target}: cannot be written ({reason})") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def refusal(error: BaseException, *paths: Path) -> str | None:
+    """Why the disk refused a write, in words; None where the error is of another kind.
+
+    Args:
+        error: what a library raised.
+        paths: what was written: an error about another file is of another kind.
+    """
+    if isinstance(error, OSError):
+        about = {error.filename, error.filename2} - {None}
+        if about and not about & {os.fspath(path) for path in paths}:
+            return None
+        if error.errno in _REFUSALS:
+            return os.strerror(error.errno)
+    text = str(error)
+    for number in _REFUSALS:
+        if os.strerror(number) in text or f"os error {number})" in text:
+            return os.strerror(number)
+    # torch and numpy say that a write was cut short, and not why
+    cut = (
+        "PytorchStreamWriter failed" in text
+        or "unexpected pos" in text
+        or re.search(r"requested and \d+ written", text)
+    )
+    return "the disk may be full" if cut else None
+
+
+def sweep(folder: Path) -> None:
+    """Remove temporary files that killed processes left in a folder; each folder is looked through once."""
+    if folder in _swept:
+        return
+    _swept.add(folder)
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = _TEMPORARY.fullmatch(entry.name) if entry.name.endswith(".tmp") else None
+            if match is None:
+                continue
+            here = match[1] == machine()
+            with suppress(OSError):
+                if not is_running(int(match[2])) if here else time.time() - entry.stat().st_mtime > _STALE:
+                    os.unlink(entry.path)
+
+
+def _sync(folder: Path) -> None:
+    """Write the names in a folder to disk, where the system can."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def make_folder(path: str | os.PathLike[str]) -> Path:
+    """Make a folder and those above it, where they are missing.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    folder = Path(path)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except FileExistsError as error:
+        if os.path.lexists(folder) and not folder.is_dir():
+            raise UserError(f"{folder}: cannot be made ({error.strerror})") from None
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be made ({error.strerror})") from None
+    return folder
+
+
+def new_array(path: Path, shape: tuple[int, ...], kind: DTypeLike) -> np.memmap:
+    """Make an array on disk, of zeros, and map it into memory.
+
+    Its room is taken at once: a full disk is an error here, and not the end of the process at some later write.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+    array = np.lib.format.open_memmap(path, "w+", np.dtype(kind), shape)
+    if hasattr(os, "posix_fallocate") and array.nbytes:
+        with open(path, "r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, os.path.getsize(path))
+    return array
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

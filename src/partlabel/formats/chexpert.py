@@ -63,11 +63,11 @@ class ChexpertOptions(CommonOptions):
         "absent",
         help="what a blank cell (finding not mentioned) counts as: unknown or absent",
     )
-    view: str = choice("all", "all", "frontal", "lateral", help="the pictures that are wanted: all, frontal or lateral")
+    view: str = choice("all", "all", "frontal", "lateral", help="the images that are wanted: all, frontal or lateral")
     metadata: str | None = option(
         None,
         read_as.text,
-        "for a table of studies (MIMIC-CXR): the table that lists the pictures with dicom_id, subject_id and study_id",
+        "for a table of studies (MIMIC-CXR): the table that lists the images with dicom_id, subject_id and study_id",
     )
     classes: list[str] | None = option(
         None,
@@ -78,7 +78,7 @@ class ChexpertOptions(CommonOptions):
 
 
 def read(path: str, options: ChexpertOptions) -> tuple[LabelTable, ImportReport]:
-    """Read image labels from a table in the CheXpert layout, or of MIMIC-CXR studies with the table of their pictures.
+    """Read image labels from a table in the CheXpert layout, or of MIMIC-CXR studies with the table of their images.
 
     Raises:
         UserError: no column with paths or studies, no finding, other values than 1, 0, -1 and blank (all are listed).
@@ -89,14 +89,15 @@ def read(path: str, options: ChexpertOptions) -> tuple[LabelTable, ImportReport]
     studies = "path" not in names and "study_id" in names
     _check_metadata(path, studies, options)
     (image_column,) = _columns(table, ["study_id" if studies else "path"])
-    report.layout = f"{'studies' if studies else 'pictures'}, {table.describe()}"
+    report.layout = f"{'studies' if studies else 'images'}, {table.describe()}"
     codes = {"1": PRESENT, "0": ABSENT, "-1": _UNCERTAIN[options.uncertain], "": SILENT}
     columns = TableOptions(
+        coding=Coding("the CheXpert layout", codes),
         classes=options.classes or _findings(table, options),
         rename=options.rename,
         image_column=f"#{image_column + 1}",
     )
-    job = Job(columns, report, Coding("the CheXpert layout", codes))
+    job = Job(columns, report)
     read_wide(job, table)
     source = job.source()
     if options.metadata is not None:
@@ -110,7 +111,7 @@ def read(path: str, options: ChexpertOptions) -> tuple[LabelTable, ImportReport]
 def _check_metadata(path: str, studies: bool, options: ChexpertOptions) -> None:
     if studies and options.metadata is None:
         raise UserError(
-            f"{path}: a table of studies, without the pictures; name the table that lists them, as in "
+            f"{path}: a table of studies, without the images; name the table that lists them, as in "
             "metadata=mimic-cxr-2.0.0-metadata.csv"
         )
     if not studies and options.metadata is not None:
@@ -163,9 +164,9 @@ def _keep_view(source: Source, table: Table, path_column: int, view: str, report
 
 
 def _spread(source: Source, metadata: str, view: str, report: ImportReport) -> None:
-    """Turn statements about studies into statements about the pictures of these studies, as MIMIC-CXR-JPG names them.
+    """Turn statements about studies into statements about the images of these studies, as MIMIC-CXR-JPG names them.
 
-    Studies without a picture and pictures without a labelled study are left out and counted.
+    Studies without an image and images without a labelled study are left out and counted.
     """
     names, studies, other_view = _read_metadata(metadata, view)
     number = {study: i for i, study in enumerate(source.images.to_pylist())}
@@ -173,8 +174,8 @@ def _spread(source: Source, metadata: str, view: str, report: ImportReport) -> N
     used = np.bincount(study[study >= 0], minlength=len(number)) > 0
     for reason, lost in (
         (f"images that are not {view}", other_view),
-        ("pictures of studies without labels", [names[i] for i in np.flatnonzero(study < 0)]),
-        ("studies without a picture", source.images.filter(pa.array(~used)).to_pylist()),
+        ("images of studies without labels", [names[i] for i in np.flatnonzero(study < 0)]),
+        ("studies without an image", source.images.filter(pa.array(~used)).to_pylist()),
     ):
         if lost:
             report.dropped[reason] = Tally.of(lost)
@@ -189,7 +190,7 @@ def _spread(source: Source, metadata: str, view: str, report: ImportReport) -> N
 
 
 def _read_metadata(path: str, view: str) -> tuple[list[str], list[str], list[str]]:
-    """Return the names of the pictures, the study of each, and the pictures of another view."""
+    """Return the names of the images, the study of each, and the images of another view."""
     table = open_table(path)
     more = [] if view == "all" else [_view_column(table)]
     names: list[str] = []
@@ -205,7 +206,7 @@ def _read_metadata(path: str, view: str) -> tuple[list[str], list[str], list[str
                 names.append(name)
                 studies.append(study)
     if repeated := [name for name, times in Counter(names).items() if times > 1]:
-        raise UserError(f"{path}: {plural(len(repeated), 'picture')} listed more than once", repeated)
+        raise UserError(f"{path}: {plural(len(repeated), 'image')} listed more than once", repeated)
     return names, studies, other_view
 
 
@@ -218,6 +219,6 @@ def _group_patients(source: Source, report: ImportReport) -> None:
         source.groups = pa.array([match and match[1] for match in found], pa.string())
     if bare:
         report.warnings.append(
-            f"no patient in the path of {plural(len(bare), 'image')}, so a split may part the pictures of one person: "
+            f"no patient in the path of {plural(len(bare), 'image')}, so a split may part the images of one person: "
             f"{Tally.of(bare)}"
         )

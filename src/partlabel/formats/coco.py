@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, repeat
 from typing import Any, BinaryIO
 
 import msgspec
@@ -192,7 +192,7 @@ def _refuse_empty(
     why = "image tags are not part of this format, so exports of tagged images look like this"
     if options.not_listed is None:
         raise UserError(
-            f"{path}: {counts}: {why}; if nothing is in these pictures, say not_listed=absent, "
+            f"{path}: {counts}: {why}; if nothing is in these images, say not_listed=absent, "
             "and not_listed=unknown if nobody looked"
         )
     report.warnings.append(f"{counts}: {why}")
@@ -204,21 +204,23 @@ def _file_names(path: str, content: Layout, report: ImportReport) -> list[str]:
     Raises:
         UserError: images without a name, or several of one name.
     """
-    names, nameless = [], []
-    ids_of: defaultdict[str, list[str]] = defaultdict(list)
-    for image in content.images:
-        name = image.file_name or "/".join((image.coco_url or "").partition("?")[0].split("/")[-2:])
-        if not name:
-            nameless.append(f"image {_plain(image.id)}: neither file_name nor coco_url")
-        names.append(name)
-        ids_of[name].append(str(_plain(image.id)))
-    if nameless:
-        raise UserError(f"{path}: not a COCO file: {plural(len(nameless), 'image')} without a file_name", nameless)
-    if twice := [f"{name}: image ids {', '.join(ids)}" for name, ids in ids_of.items() if len(ids) > 1]:
+    names = [image.file_name or _from_address(image.coco_url or "") for image in content.images]
+    if nameless := [image for image, name in zip(content.images, names, strict=True) if not name]:
+        places = [f"image {_plain(image.id)}: neither file_name nor coco_url" for image in nameless]
+        raise UserError(f"{path}: not a COCO file: {plural(len(places), 'image')} without a file_name", places)
+    if len(set(names)) < len(names):
+        ids_of: defaultdict[str, list[str]] = defaultdict(list)
+        for image, name in zip(content.images, names, strict=True):
+            ids_of[name].append(str(_plain(image.id)))
+        twice = [f"{name}: image ids {', '.join(ids)}" for name, ids in ids_of.items() if len(ids) > 1]
         raise UserError(f"{path}: {plural(len(twice), 'file name')} of more than one image", twice)
     if urls := sum(not image.file_name for image in content.images):
         report.notes.append(f"{plural(urls, 'image name')} taken from coco_url (folder/name)")
     return names
+
+
+def _from_address(url: str) -> str:
+    return "/".join(url.partition("?")[0].split("/")[-2:])
 
 
 def _positions(path: str, what: str, ids: Iterable[Id]) -> dict[Id, int]:
@@ -240,9 +242,10 @@ def _positions(path: str, what: str, ids: Iterable[Id]) -> dict[Id, int]:
 
 def _look_up(ids: Sequence[Id], positions: dict[Id, int]) -> NDArray[np.int32]:
     """Return the position of each id, int32, -1 for an id that does not exist."""
-    get = positions.get
-    found = (get(number if type(number) is int else _plain(number), -1) for number in ids)
-    return np.fromiter(found, np.int32, len(ids))
+    found = np.fromiter(map(positions.get, ids, repeat(-1)), np.int32, len(ids))
+    for n in np.flatnonzero(found < 0).tolist():
+        found[n] = positions.get(_plain(ids[n]), -1)
+    return found
 
 
 def _entry(content: Layout, absent: Sequence[tuple[int, Id]], row: int) -> str:

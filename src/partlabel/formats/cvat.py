@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.formats.class_names import tidy
-from partlabel.formats.reading import XmlError, refuse_entities, xml_events
+from partlabel.formats.reading import XmlError, refuse_entities, xml_elements
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.spine import CommonOptions, Source, choice, finish, unique
 from partlabel.labels.table import LabelTable
 
 __all__ = ["CvatOptions", "read"]
 
-#: elements of an image that outline something; the name of its class is in ``label``
-SHAPES = ("box", "polygon", "polyline", "points", "cuboid", "mask", "ellipse", "skeleton")
+#: elements of an image whose attribute ``label`` names a class; all but the first outline something
+LABELS = frozenset({"tag", "box", "polygon", "polyline", "points", "cuboid", "mask", "ellipse", "skeleton"})
 _FILE = "annotations.xml"
 #: lxml counts lines exactly up to this one
 _LAST_LINE = 65_535
@@ -92,17 +92,24 @@ class _Content:
             self.wrong.append(f"{self.place(image.sourceline, 'image')} <image> without a name")
         number = len(self.images)
         self.images.append((name, image.get("task_id", ""), image.get("subset", ""), image.sourceline))
-        for label in image.iterchildren("tag", *SHAPES):
-            own = label.get("label", "")
+        for label in image:
+            if label.tag not in LABELS:
+                continue
+            own, line = label.get("label", ""), label.sourceline
             if not own.strip():
-                self.wrong.append(f"{self.place(label.sourceline, name)} <{label.tag}> without a label")
-            self.labels.append((number, label.tag, own, 1, label.sourceline))
-            for attribute in label.iterchildren("attribute"):
-                box, value = attribute.get("name", ""), (attribute.text or "").strip().casefold()
-                if value in _TICKS and self.inputs.get(tidy(box), "checkbox") == "checkbox" and box.strip():
-                    self.boxes.append((number, label.tag, box, _TICKS[value], attribute.sourceline))
-                else:
-                    self.others += 1
+                self.wrong.append(f"{self.place(line, name)} <{label.tag}> without a label")
+            self.labels.append((number, label.tag, own, 1, line))
+            for attribute in label:
+                if attribute.tag == "attribute":
+                    self.take_attribute(number, label.tag, attribute)
+
+    def take_attribute(self, image: int, kind: str, attribute: etree._Element) -> None:
+        """Take in an attribute of a tag or a shape; only checkboxes say yes or no."""
+        name, value = attribute.get("name", ""), (attribute.text or "").strip().casefold()
+        if value in _TICKS and self.inputs.get(tidy(name), "checkbox") == "checkbox" and name.strip():
+            self.boxes.append((image, kind, name, _TICKS[value], attribute.sourceline))
+        else:
+            self.others += 1
 
 
 def read(path: str, options: CvatOptions) -> tuple[LabelTable, ImportReport]:
@@ -166,19 +173,17 @@ def _opened(path: str) -> Iterator[tuple[str, IO[bytes]]]:
 def _parse(path: str, file: IO[bytes]) -> _Content:
     content = _Content(path)
     try:
-        for event, element in xml_events(file):
+        elements = xml_elements(file, "label", "image", "track")
+        _check_root(path, next(elements))
+        for element in elements:
             parent = element.getparent()
-            if parent is None:
-                if event == "start":
-                    _check_root(path, element)
-                continue
-            depth_1 = parent.getparent() is None
-            if event == "start" and depth_1 and element.tag == "track":
+            is_top = parent is not None and parent.getparent() is None
+            if is_top and element.tag == "track":
                 raise UserError(f"{path}: CVAT for video; export the task once more as CVAT for images")
-            if event == "end" and depth_1 and element.tag == "image":
+            if is_top and element.tag == "image":
                 content.take_image(element)
                 parent.remove(element)
-            elif event == "end" and element.tag == "label" and parent.tag == "labels":
+            elif parent is not None and element.tag == "label" and parent.tag == "labels":
                 content.take_label(element)
     except XmlError as error:
         raise UserError(f"{path}: not valid XML, or cut off: {error}", [f"{path}:{error.place}"]) from None
@@ -195,7 +200,7 @@ def _check_root(path: str, root: etree._Element) -> None:
 
 
 def _check_repeats(content: _Content, number: NDArray[np.int32], size: int, report: ImportReport) -> None:
-    """Refuse pictures of one name in several tasks; in one task they are one image."""
+    """Refuse images of one name in several tasks; in one task they are one image."""
     if size == len(number):
         return
     first: dict[int, int] = {}
@@ -207,8 +212,8 @@ def _check_repeats(content: _Content, number: NDArray[np.int32], size: int, repo
             clash.append(f"{content.images[position][0]}: {owners}")
     if clash:
         raise UserError(
-            f"{content.path}: pictures of different tasks have the same name; export each task by itself and "
-            "put its pictures into a folder of its own",
+            f"{content.path}: images of different tasks have the same name; export each task by itself and "
+            "put its images into a folder of its own",
             clash,
         )
     report.notes.append(

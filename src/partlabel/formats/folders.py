@@ -1,4 +1,4 @@
-"""Class folders: a picture in the folder of a class shows the class; copies of one picture are one image."""
+"""Class folders: an image in the folder of a class shows the class; copies of one image are one image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from partlabel.images.locate import PICTURES, first_copies
 from partlabel.labels.table import LabelTable
 
 #: names of folders that hold parts of a data set, not classes
-_SPLITS = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})
+_PARTS = frozenset(
+    {"train", "training", "val", "valid", "validation", "dev", "test", "testing", "images", "labels", "annotations"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,7 @@ class FolderOptions(CommonOptions):
         "unknown",
         "unknown",
         "absent",
-        help="what a class counts as in whose folder a picture does not lie: unknown or absent",
+        help="what a class counts as in whose folder an image does not lie: unknown or absent",
     )
     conflicts: str = without("error")
     images: str | None = without()
@@ -38,17 +40,17 @@ class FolderOptions(CommonOptions):
 
 @dataclass
 class _Found:
-    """The pictures below the class folders, and everything else that lies there; paths relative with ``/``."""
+    """The images below the class folders, and everything else that lies there; paths relative with ``/``."""
 
     classes: list[str] = field(default_factory=list)
-    pictures: list[str] = field(default_factory=list)
+    images: list[str] = field(default_factory=list)
     cls: list[int] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     other: list[str] = field(default_factory=list)
 
 
 def read(path: str, options: FolderOptions) -> tuple[LabelTable, ImportReport]:
-    """Read image labels from class folders; pictures in folders below a class folder belong to the class.
+    """Read image labels from class folders; images in folders below a class folder belong to the class.
 
     Files with the same bytes are one image, named after the first of them, and present in every class in whose folder
     one of them lies. Files with the same name and other bytes stay apart.
@@ -58,29 +60,32 @@ def read(path: str, options: FolderOptions) -> tuple[LabelTable, ImportReport]:
             that cannot be read (all are listed).
     """
     report = ImportReport(path, "folders", "a folder for each class")
-    found = _scan(path)
-    report.rows = len(found.pictures)
-    report.coding = "a picture in the folder of a class = present"
+    found = _scan(path, options.classes is not None)
+    report.rows = len(found.images)
+    report.coding = "an image in the folder of a class = present"
     if found.outside:
-        report.dropped["pictures in no class folder"] = Tally.of(found.outside)
+        report.dropped["images in no class folder"] = Tally.of(found.outside)
     if found.other:
-        report.notes.append(f"left aside (not pictures by their ending, or links to folders): {Tally.of(found.other)}")
-    first = _copies(path, found.pictures, report)
+        report.notes.append(f"left aside (not images by their ending, or links to folders): {Tally.of(found.other)}")
+    first = _copies(path, found.images, report)
     kept = np.flatnonzero(first == np.arange(len(first)))
     source = Source(
-        pa.array([found.pictures[i] for i in kept], pa.string()),
+        pa.array([found.images[i] for i in kept], pa.string()),
         found.classes,
         np.searchsorted(kept, first),
         found.cls,
         np.ones(len(first), np.int8),
-        lambda rows: [found.pictures[row] for row in rows],
+        lambda rows: [found.images[row] for row in rows],
         sort=True,
     )
     return finish(source, options, report), report
 
 
-def _scan(path: str) -> _Found:
-    """List the pictures of each class folder; hidden files and folders do not count.
+def _scan(path: str, named: bool) -> _Found:
+    """List the images of each class folder; hidden files and folders do not count.
+
+    Args:
+        path: the folder; ``named``: the user has named the classes, so that no folder is taken for a part of the data.
 
     Raises:
         UserError: as ``read``.
@@ -94,17 +99,18 @@ def _scan(path: str) -> _Found:
         if os.path.isdir(os.path.join(path, name)):
             _scan_class(path, name, found, wrong)
         else:
-            (found.outside if _is_picture(name) else found.other).append(name)
+            (found.outside if _is_image(name) else found.other).append(name)
     if wrong:
         raise UserError(
             f"{path}: {plural(len(wrong), 'folder')} cannot be read", [f"{e.filename}: {e.strerror}" for e in wrong]
         )
-    if not found.pictures:
-        raise UserError(f"{path}: no folder in it holds a picture ({', '.join(PICTURES)})")
+    if not found.images:
+        raise UserError(f"{path}: no folder in it holds an image ({', '.join(PICTURES)})")
     filled = {found.classes[i] for i in found.cls}
-    if {name.casefold() for name in filled} <= _SPLITS and all(p.count("/") > 1 for p in found.pictures):
+    if not named and {name.casefold() for name in filled} <= _PARTS:
         raise UserError(
-            f"{path}: these folders look like parts of a data set, with the classes below; give the folder of one part",
+            f"{path}: these folders look like parts of a data set; give the folder of the class folders, import "
+            f"YOLO's with import yolo, or say classes={','.join(sorted(filled))} if these are the classes",
             [os.path.join(path, name) for name in sorted(filled)],
         )
     return found
@@ -117,27 +123,27 @@ def _scan_class(path: str, name: str, found: _Found, wrong: list[OSError]) -> No
         found.other += [f"{inner}/{folder}" for folder in sorted(links)]
         folders[:] = sorted(folder for folder in folders if folder not in links and not folder.startswith("."))
         for file in sorted(file for file in files if not file.startswith(".")):
-            if _is_picture(file):
-                found.pictures.append(f"{inner}/{file}")
+            if _is_image(file):
+                found.images.append(f"{inner}/{file}")
                 found.cls.append(len(found.classes))
             else:
                 found.other.append(f"{inner}/{file}")
     found.classes.append(name)
 
 
-def _is_picture(name: str) -> bool:
+def _is_image(name: str) -> bool:
     return os.path.splitext(name)[1].casefold() in PICTURES
 
 
-def _copies(path: str, pictures: Sequence[str], report: ImportReport) -> NDArray[np.int64]:
-    """Return for each picture the number of the first with the same bytes, int64 (N,).
+def _copies(path: str, images: Sequence[str], report: ImportReport) -> NDArray[np.int64]:
+    """Return for each image the number of the first with the same bytes, int64 (N,).
 
     Raises:
         UserError: files that cannot be read (all are listed).
     """
-    first, empty = first_copies(path, pictures)
+    first, empty = first_copies(path, images)
     if empty:
-        report.warnings.append(f"empty files: {Tally.of([pictures[i] for i in empty])}")
-    if copies := [f"{pictures[i]} = {pictures[k]}" for i, k in enumerate(first) if i != k]:
-        report.notes.append(f"copies of another picture, put together with it: {Tally.of(copies)}")
+        report.warnings.append(f"empty files: {Tally.of([images[i] for i in empty])}")
+    if copies := [f"{images[i]} = {images[k]}" for i, k in enumerate(first) if i != k]:
+        report.notes.append(f"copies of another image, put together with it: {Tally.of(copies)}")
     return np.array(first, np.int64)

@@ -1,4 +1,4 @@
-"""LabelMe: the flags of a picture, ticked or not, and by option the classes of its shapes."""
+"""LabelMe: the flags of an image, ticked or not, and by option the classes of its shapes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Shape(msgspec.Struct):
 
 
 class _File(msgspec.Struct):
-    """What a file says of its picture; outlines and the picture itself are not read."""
+    """What a file says of its image; outlines and the image itself are not read."""
 
     image_path: str = msgspec.field(name="imagePath")
     flags: dict[str, bool] | None = None
@@ -41,19 +41,19 @@ class LabelMeOptions(CommonOptions):
         "ignored",
         "ignored",
         "present",
-        help="present: the label of a shape is a class that is present in the picture, beside the flags",
+        help="present: the label of a shape is a class that is present in the image, beside the flags",
     )
     not_listed: str | None = choice(
         "unknown",
         "unknown",
         "absent",
-        help="what a class counts as that is no flag of a picture and has no shape in it: unknown or absent. Pictures "
+        help="what a class counts as that is no flag of an image and has no shape in it: unknown or absent. Images "
         "without flags and shapes stay unknown",
     )
 
 
 def read(path: str, options: LabelMeOptions) -> tuple[LabelTable, ImportReport]:
-    """Read the flags of pictures from a JSON file of LabelMe, or from all of a folder and below it.
+    """Read the flags of images from a JSON file of LabelMe, or from all of a folder and below it.
 
     A ticked flag is present, one that is not ticked is absent. Images are named relative to the folder.
 

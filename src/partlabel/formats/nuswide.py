@@ -245,7 +245,8 @@ def read_columns(path: str, size: int, width: int) -> NDArray[np.int8]:
 
     Args:
         path: lines of 0 and 1 between blanks.
-        size: N, the lines of the image list; width: C.
+        size: N, the lines of the image list.
+        width: C.
 
     Returns:
         int8 (N, C) of 0 and 1.

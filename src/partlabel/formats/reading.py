@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import IO, TypeVar, cast
 
 import msgspec
 from lxml import etree
 
 from partlabel.core.errors import UserError
+from partlabel.formats.packed import opened
 
 Content = TypeVar("Content")
 Watcher = Callable[[int, int], None]
@@ -57,7 +57,7 @@ def files_below(folder: str, *endings: str) -> list[str]:
         endings: in lower case, such as ``.xml``; files end with one of them in any case.
     """
     found = []
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder) if os.path.isdir(folder) else ():
         folders[:] = [name for name in folders if not name.startswith(".")]
         inner = os.path.relpath(parent, folder)
         own = [name for name in names if name.casefold().endswith(endings) and not name.startswith(".")]
@@ -71,11 +71,8 @@ def find_encoding(path: str, declared: str | None = None) -> str:
     Raises:
         UserError: the file cannot be opened, is empty, or has neither a mark nor the look of UTF-8; an unknown codec.
     """
-    try:
-        with open(path, "rb") as file:
-            start = file.read(4096)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    with opened(path) as content:
+        start = content.file.read(4096)
     if not start:
         raise UserError(f"{path}: the file is empty")
     marked = next((codec for mark, codec in _MARKS if start.startswith(mark)), None)
@@ -91,7 +88,7 @@ def find_encoding(path: str, declared: str | None = None) -> str:
     return marked or "utf-8"
 
 
-def text_lines(path: str) -> list[str]:
+def text_lines(path: str, encoding: str | None = None) -> list[str]:
     """Return the lines without outer blanks; item i is line i + 1. Blank lines at the end are left out.
 
     Lines end with LF, CRLF or CR. The text is UTF-8, or what its byte-order mark says.
@@ -99,11 +96,9 @@ def text_lines(path: str) -> list[str]:
     Raises:
         UserError: the file cannot be read or holds no text, or lines are in another encoding (all are listed).
     """
-    encoding = find_encoding(path)
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})", [path]) from error
+    encoding = encoding or find_encoding(path)
+    with opened(path) as packed:
+        content = packed.file.read()
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
@@ -175,23 +170,28 @@ def _decode(path: str, text: memoryview, kind: type[Content], what: str) -> Cont
         raise UserError(f"{path}: not {what}: lists or objects inside each other without end") from None
 
 
-def xml_events(file: IO[bytes]) -> Iterator[tuple[str, etree._Element]]:
-    """Yield (``start`` or ``end``, element) while an XML file streams through, in any encoding that Python knows.
+def xml_elements(file: IO[bytes], *tags: str) -> Iterator[etree._Element]:
+    """Yield the root of an XML file as soon as it opens, then each element of some tags when it is whole.
 
-    Entities are not expanded; nothing is fetched.
+    The file streams through, in any encoding that Python knows; entities are not expanded, nothing is fetched.
 
     Raises:
         XmlError: the file is not well-formed or its encoding is not known.
     """
     with _xml_mistakes():
-        stream, encoding = _decoded(file)
-        yield from etree.iterparse(
-            stream, events=("start", "end"), remove_comments=True, remove_pis=True, encoding=encoding, **_SAFE
-        )
+        for events, wanted in (("start",), None), (("end",), tags):
+            stream, encoding = _decoded(file)
+            opened = etree.iterparse(
+                stream, events=events, tag=wanted, remove_comments=True, remove_pis=True, encoding=encoding, **_SAFE
+            )
+            for _, element in opened:
+                yield element
+                if wanted is None:
+                    break
 
 
 def xml_root(file: IO[bytes]) -> etree._Element:
-    """Return the root of an XML file, read as ``xml_events`` does; a file with entities is refused.
+    """Return the root of an XML file, read as ``xml_elements`` does; a file with entities is refused.
 
     Raises:
         XmlError: the file is not well-formed, declares or uses an entity, or its encoding is not known.
@@ -238,6 +238,7 @@ def _xml_mistakes() -> Generator[None]:
 
 def _decoded(file: IO[bytes]) -> tuple[IO[bytes], str | None]:
     """Return the file, and how lxml is to read it; what only Python can decode becomes UTF-8 on the way."""
+    file.seek(0)
     declared = _DECLARED.match(file.read(1024))
     file.seek(0)
     if declared is None:

@@ -163,7 +163,8 @@ class Records:
             value: +1 present, -1 absent, 0 uncertain.
             part: number of the field, column or file that says it, for ``place``.
             origin: code of ``ORIGINS``.
-            score, round: of a label of a model.
+            score: of a label of a model.
+            round: of a label of a model.
         """
         self._pending.append((len(self._image) - 1, self.number(name), part, value, origin, score, round))
         if len(self._pending) == _PENDING:
@@ -173,7 +174,8 @@ class Records:
         """Take in given labels of many records.
 
         Args:
-            record: (M,) numbers of records; names: (M,) numbers of class names.
+            record: (M,) numbers of records.
+            names: (M,) numbers of class names.
             value: (M,), or one for all, as in ``say``.
             part: as in ``say``.
         """
@@ -349,7 +351,8 @@ def choose_signs(
 
     Args:
         path: for errors.
-        found: fields that hold labels; ``there``: all fields that may be chosen by their usual name.
+        found: fields that hold labels.
+        there: all fields that may be chosen by their usual name.
         given: the fields with present and with absent classes, as the options name them.
         described: the fields to choose from, for an error.
         what: ``field`` or ``column``, as the options are called.

@@ -19,7 +19,7 @@ from partlabel.labels.pairs import MODEL
 #: how contradicting statements about one pair are settled; row order never decides
 CONFLICTS = ("error", "unknown", "present", "absent", "majority")
 #: the most pairs that not_listed=absent may fill in; each takes 6 bytes
-_MOST_FILLED = 2_000_000_000
+MOST_FILLED = 2_000_000_000
 #: the fields of a source with one entry for each statement
 _OF_STATEMENTS = ("image", "cls", "value", "row", "origin", "score", "round", "yields")
 _WORDS = {1: "present", -1: "absent", 0: "unknown"}
@@ -249,7 +249,7 @@ class Statements:
         """
         num_images, num_classes = len(self.images), len(self.classes)
         total = num_images * num_classes
-        if total > _MOST_FILLED:
+        if total > MOST_FILLED:
             raise UserError(
                 f"not_listed=absent would write {total:,} labels ({num_images:,} images x {num_classes:,} classes); "
                 "import with not_listed=unknown, or choose fewer classes"

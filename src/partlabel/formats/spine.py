@@ -64,7 +64,7 @@ class CommonOptions:
     images: str | None = option(
         None,
         read_as.text,
-        "folder with the pictures, to find images without a file, and files under several names",
+        "folder with the images, to find images without a file, and files under several names",
     )
     image_names: str = option(
         "path",
@@ -154,8 +154,10 @@ def _name_images(said: Statements, options: CommonOptions, report: ImportReport)
     Raises:
         UserError: different images would get one name, or none begins as the rule says.
     """
-    old, rule = said.images.to_pylist(), options.image_names
-    new = old
+    rule = options.image_names
+    if rule == "path" and options.images is None:
+        return
+    old = new = said.images.to_pylist()
     if rule == "file":
         new = [name.replace("\\", "/").rpartition("/")[2] for name in old]
     elif rule not in ("path", "url"):
@@ -197,7 +199,7 @@ def _find_images(
     """
     found = locate(said.images.to_pylist(), folder)
     for count, what in (
-        (found.completed, "image names have no ending; one picture fits each"),
+        (found.completed, "image names have no ending; one image fits each"),
         (found.other_case, "image names differ from their file in upper and lower case, or in the form of Unicode"),
         (found.backslashes, "image names have backslashes between folders"),
         (found.below, "image names have no folder; one file below fits each"),
@@ -241,19 +243,19 @@ def _warn_of_copies(said: Statements, report: ImportReport, folder: str, files: 
     if not copies:
         return
     some = [f"{names[i]} = {names[k]}" for i, k in copies.items()]
-    report.warnings.append(f"pictures with the same bytes under several names: {Tally.of(some)}")
-    picture = np.array(first)[said.image]
-    shared = np.flatnonzero(np.isin(picture, list(copies.values())) & (said.value != 0))
-    said_of: defaultdict[tuple[int, int], dict[int, str]] = defaultdict(dict)  # picture, class -> value -> image
+    report.warnings.append(f"images with the same bytes under several names: {Tally.of(some)}")
+    image = np.array(first)[said.image]
+    shared = np.flatnonzero(np.isin(image, list(copies.values())) & (said.value != 0))
+    said_of: defaultdict[tuple[int, int], dict[int, str]] = defaultdict(dict)  # image, class -> value -> image
     for k in shared.tolist():
-        said_of[int(picture[k]), int(said.cls[k])].setdefault(int(said.value[k]), names[said.image[k]])
+        said_of[int(image[k]), int(said.cls[k])].setdefault(int(said.value[k]), names[said.image[k]])
     clash = [
         f"{said.classes[cls]} present in {own[1]} and absent in {own[-1]}"
         for (_, cls), own in said_of.items()
         if len(own) > 1
     ]
     if clash:
-        report.warnings.append(f"labels of pictures with the same bytes contradict each other: {Tally.of(clash)}")
+        report.warnings.append(f"labels of images with the same bytes contradict each other: {Tally.of(clash)}")
 
 
 def _table(

@@ -1,4 +1,4 @@
-"""YOLO: a text file beside each picture, with a class number and a box on each line."""
+"""YOLO: a text file beside each image, with a class number and a box on each line."""
 
 from __future__ import annotations
 
@@ -38,37 +38,37 @@ class YoloOptions(CommonOptions):
         "absent",
         "absent",
         "unknown",
-        help="what a class counts as that has no box in a picture: absent (boxes are exhaustive), or unknown. Pictures "
+        help="what a class counts as that has no box in an image: absent (boxes are exhaustive), or unknown. Images "
         "without a text file stay unknown",
     )
 
 
 @dataclass
 class _Found:
-    """The pictures of a data set and their text files; paths with ``/``, relative to ``root``."""
+    """The images of a data set and their text files; paths with ``/``, relative to ``root``."""
 
     root: str
     names: dict[int, str]
     images: dict[str, str | None] = field(default_factory=dict)
 
     def add_folder(self, folder: str) -> None:
-        """Take in a folder of pictures; a text file without its picture stands for it."""
+        """Take in a folder of images; a text file without its image stands for it."""
         inner = "" if folder == "." else f"{folder}/"
-        pictures = {os.path.splitext(name)[0]: name for name in files_below(os.path.join(self.root, folder), *PICTURES)}
+        images = {os.path.splitext(name)[0]: name for name in files_below(os.path.join(self.root, folder), *PICTURES)}
         texts: set[str] = set()
         if (own := os.path.dirname(_text_file(f"{inner}x"))) != os.path.dirname(f"{inner}x"):
             texts = {os.path.splitext(name)[0] for name in files_below(os.path.join(self.root, own), ".txt")}
-        for stem in sorted({*pictures, *texts}):
-            self.add(inner + pictures.get(stem, stem))
+        for stem in sorted({*images, *texts}):
+            self.add(inner + images.get(stem, stem))
 
     def add(self, image: str) -> None:
-        """Take in a picture with its text file, if there is one."""
+        """Take in an image with its text file, if there is one."""
         text = _text_file(image)
         self.images[image] = text if os.path.isfile(os.path.join(self.root, text)) else None
 
 
 def _text_file(image: str) -> str:
-    """Return the text file of a picture: ``labels`` in place of the last folder ``images``, or beside the picture."""
+    """Return the text file of an image: ``labels`` in place of the last folder ``images``, or beside the image."""
     parts = os.path.splitext(image)[0].split("/")
     if "images" in parts[:-1]:
         parts[len(parts) - 2 - parts[-2::-1].index("images")] = "labels"
@@ -88,7 +88,7 @@ def read(path: str, options: YoloOptions) -> tuple[LabelTable, ImportReport]:
     image, cls, places = _read_boxes(path, found)
     report.rows = len(cls)
     if lost := [name for name in found.images if not name.casefold().endswith(PICTURES)]:
-        report.notes.append(f"text files without their picture; images have no ending: {Tally.of(lost)}")
+        report.notes.append(f"text files without their image; images have no ending: {Tally.of(lost)}")
     names = list(found.images)
     if options.images is not None:
         names = [os.path.relpath(os.path.join(found.root, name), options.images).replace(os.sep, "/") for name in names]
@@ -139,29 +139,33 @@ def _checked(path: str, names: dict[int, str]) -> dict[int, str]:
 
 def _filled(path: str, found: _Found) -> _Found:
     if not found.images:
-        raise UserError(f"{path}: no pictures and no text files with boxes were found")
+        raise UserError(f"{path}: no images and no text files with boxes were found")
     return found
 
 
 def _find_described(path: str, options: YoloOptions) -> tuple[_Found, str]:
-    """Find the pictures that a data.yaml describes."""
+    """Find the images that a data.yaml describes."""
     content = _load_yaml(path)
     listed = content.get("names")
     names = dict(enumerate(listed)) if isinstance(listed, list) else listed
     if not isinstance(names, dict) or not names or not all(type(number) is int for number in names):
         raise UserError(f"{path}: names is a list of class names, or numbers with class names")
+    parts = {part: _texts(content[part]) for part in _PARTS if content.get(part)}
+    scalars = [*names.values(), *(place for places in parts.values() for place in places), content.get("path") or ""]
+    if wrong := [type(value).__name__ for value in scalars if not isinstance(value, str | int | float)]:
+        raise UserError(
+            f"{path}: class names, path, train, val and test are texts, not {', '.join(sorted(set(wrong)))}"
+        )
     folder = os.path.dirname(path)
     root = os.path.join(folder, str(content.get("path") or ""))
     root = os.path.normpath(root if os.path.isdir(root) else folder or ".")
     found = _Found(root, _checked(path, {number: str(name) for number, name in names.items()}))
-    there = [part for part in _PARTS if content.get(part)]
-    wanted = options.split or there
-    if unknown := [part for part in wanted if part not in there]:
-        raise UserError(f"{path}: there is no part {', '.join(unknown)}; there are", there)
+    wanted = options.split or list(parts)
+    if unknown := [part for part in wanted if part not in parts]:
+        raise UserError(f"{path}: there is no part {', '.join(unknown)}; there are", list(parts))
     read, lost = [], []
     for part in wanted:
-        places = content[part] if isinstance(content[part], list) else [content[part]]
-        for place in map(str, places):
+        for place in map(str, parts[part]):
             (read if _take(found, place) else lost).append(f"{part}: {place}")
     if not read:
         raise UserError(f"{path}: none of its folders is there, in {found.root}", lost)
@@ -169,8 +173,12 @@ def _find_described(path: str, options: YoloOptions) -> tuple[_Found, str]:
     return _filled(path, found), layout + (f" (not there: {', '.join(lost)})" if lost else "")
 
 
+def _texts(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 def _take(found: _Found, place: str) -> bool:
-    """Take in a folder of pictures, or a text file that lists them; return whether it is there."""
+    """Take in a folder of images, or a text file that lists them; return whether it is there."""
     inside = re.sub(r"^(\.\./)+", "", place)  # Roboflow writes ../train/images for a folder beside the YAML file
     place = place if os.path.exists(os.path.join(found.root, place)) else inside
     place = os.path.relpath(os.path.join(found.root, place), found.root).replace(os.sep, "/")

@@ -16,8 +16,10 @@ the odd JPEG (CMYK, headers that simplejpeg refuses), goes through Pillow. The r
 
 from __future__ import annotations
 
+import math
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -35,11 +37,22 @@ MAX_PIXELS = 178_956_970
 #: or have no signature (TGA)
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")
 
+#: pixels that are converted at once
+_STRIP = 4_000_000
 _ORIENTATION = 0x0112
 #: how libjpeg's warnings about the data of a picture begin; it fills the rest with grey and goes on
 _DAMAGE = ("Corrupt JPEG data", "Premature end")
 #: the one of them that whole pictures of many cameras cause
 _STRAY = "extraneous bytes"
+
+
+#: formats that are images and not read: name, test of the first bytes, what to do
+_OTHERS = (
+    ("HEIC", lambda start: start[4:12] in (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftyphevc"), "convert it to JPEG"),
+    ("DICOM", lambda start: start[128:132] == b"DICM", "convert it to PNG, with the window that shows what matters"),
+    ("SVG", lambda start: b"<svg" in start[:256], "draw it to PNG"),
+    ("PDF", lambda start: start.startswith(b"%PDF"), "save its pages as PNG"),
+)
 
 
 class ImageError(UserError):
@@ -121,6 +134,19 @@ def decode_with_facts(
         raise ImageError(path, "is a symbolic link to nothing" if broken else "does not exist") from None
     except OSError as error:
         raise ImageError(path, f"cannot be read ({error.strerror or error})") from None
+
+
+def why_not_an_image(path: str | os.PathLike[str]) -> str | None:
+    """Say why a file is no image of a format that is read, from its first bytes; None where it is one."""
+    try:
+        with open(path, "rb") as file:
+            image = _open(file)
+            image.close()
+    except _NotReadableError as error:
+        return str(error)
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return None
 
 
 def _decode_file(file: BinaryIO, size: int | None, max_pixels: int) -> tuple[NDArray[np.uint8], Facts]:
@@ -229,6 +255,9 @@ def _what_instead(start: bytes) -> str:
     """Words for a file that is no picture, from its first bytes."""
     if not start:
         return "empty (0 bytes)"
+    for name, found, hint in _OTHERS:
+        if found(start):
+            return f"{name}, which is not read; {hint}"
     text = " ".join(start.decode("utf-8", errors="ignore").split()).lower()
     if text.startswith("<"):
         return "not a picture (a web page or XML)"
@@ -270,31 +299,62 @@ def _is_turned(image: Image.Image) -> bool:
         return False
 
 
+def _strips(image: Image.Image) -> Iterator[tuple[slice, Image.Image]]:
+    """Cut a large image into strips of rows, so that what is converted takes little memory beside it."""
+    width, height = image.size
+    rows = max(1, _STRIP // max(1, width))
+    if rows >= height:
+        yield slice(0, height), image
+        return
+    for top in range(0, height, rows):
+        bottom = min(top + rows, height)
+        yield slice(top, bottom), image.crop((0, top, width, bottom))
+
+
 def _to_rgb(image: Image.Image) -> NDArray[np.uint8]:
     """Bring an 8-bit picture of any mode to (H, W, 3)."""
-    if image.has_transparency_data:
-        rgba = image.convert("RGBA")
-        image = Image.new("RGB", rgba.size, "white")
-        image.paste(rgba, mask=rgba.getchannel("A"))
-    return np.array(image.convert("RGB"))
+    pixels = np.empty((image.height, image.width, 3), np.uint8)
+    transparent = image.has_transparency_data
+    for rows, strip in _strips(image):
+        if transparent:
+            rgba = strip.convert("RGBA")
+            strip = Image.new("RGB", rgba.size, "white")
+            strip.paste(rgba, mask=rgba.getchannel("A"))
+        pixels[rows] = np.asarray(strip.convert("RGB"))
+    return pixels
 
 
 def _grey_to_rgb(image: Image.Image) -> NDArray[np.uint8]:
     """Bring grey of more than 8 bits to (H, W, 3) uint8."""
-    values = np.asarray(image).astype(np.float64)
-    finite = np.isfinite(values)
-    values[~finite] = values[finite].min() if finite.any() else 0
-    low, high = values.min(), values.max()
+    low, high = _range(image)
     # Pillow brings a deep PPM to 16 bits in mode I
     sixteen = image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PPM")
     if sixteen or (image.mode == "I" and low >= 0 and 255 < high <= 65535):
-        grey = values / 257
+        shift, factor, divisor = 0.0, 1, 257.0
     elif image.mode == "F" and low >= 0 and high <= 1:
-        grey = values * 255
+        shift, factor, divisor = 0.0, 255, 1.0
     elif low >= 0 and high <= 255:
-        grey = values
+        shift, factor, divisor = 0.0, 1, 1.0
     else:
-        grey = (values - low) * 255 / (high - low or 1)
-    if isinstance(hidden := image.info.get("transparency"), int):
-        grey[values == hidden] = 255
-    return np.repeat(np.rint(grey).astype(np.uint8)[:, :, None], 3, axis=2)
+        shift, factor, divisor = low, 255, high - low or 1.0
+    hidden = image.info.get("transparency")
+    pixels = np.empty((image.height, image.width, 3), np.uint8)
+    for rows, strip in _strips(image):
+        values = np.asarray(strip).astype(np.float64)
+        values[~np.isfinite(values)] = low
+        grey = (values - shift) * factor / divisor
+        if isinstance(hidden, int):
+            grey[values == hidden] = 255
+        pixels[rows] = np.rint(grey).astype(np.uint8)[:, :, None]
+    return pixels
+
+
+def _range(image: Image.Image) -> tuple[float, float]:
+    """The least and the greatest finite value of a grey picture; 0 where there is none."""
+    low, high = math.inf, -math.inf
+    for _, strip in _strips(image):
+        values = np.asarray(strip)
+        values = values[np.isfinite(values)]
+        if values.size:
+            low, high = min(low, float(values.min())), max(high, float(values.max()))
+    return (low, high) if low <= high else (0.0, 0.0)

@@ -15,9 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from partlabel.core.errors import UserError
-from partlabel.images.decoding import ImageError
+from partlabel.images.decoding import ImageError, why_not_an_image
 
-#: endings of pictures, and those that complete a name without one
+#: endings of images, and those that complete a name without one
 PICTURES = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".avif", ".jp2"),
     *(".ppm", ".pgm", ".pnm"),
@@ -32,7 +32,7 @@ class Located:
 
     Attributes:
         files: for each name its file relative to the folder, or None.
-        completed: names without ending that exactly one picture fits.
+        completed: names without ending that exactly one image fits.
         other_case: names that differ from their file in upper and lower case or in the form of Unicode only.
         backslashes: names whose backslashes part folders.
         below: names without a folder whose file lies in exactly one folder below.
@@ -130,7 +130,7 @@ def locate(names: Iterable[str], folder: str | os.PathLike[str]) -> Located:
     """Look for each image in a folder.
 
     A name (``b.jpg``, ``a/b.jpg``, ``./a//b.jpg``) is looked for as it is; with its backslashes as slashes; in another
-    case or form of Unicode; with the ending of a picture added; and, where it has no folder, in the folders below.
+    case or form of Unicode; with the ending of an image added; and, where it has no folder, in the folders below.
 
     Nothing is looked for outside of the folder.
 
@@ -197,7 +197,7 @@ def would_fit(names: Sequence[str], folder: str | os.PathLike[str]) -> tuple[str
 
 
 def name_below(path: str, folder: str | None) -> str:
-    """Return a file path relative to the folder with the pictures; one that is relative or elsewhere stays as it is."""
+    """Return a file path relative to the folder with the images; one that is relative or elsewhere stays as it is."""
     if folder is None or not os.path.isabs(path):
         return path
     root = os.path.join(os.path.abspath(folder), "")
@@ -225,7 +225,7 @@ def first_copies(folder: str | os.PathLike[str], files: Sequence[str]) -> tuple[
         groups = [group for part in parts for group in part.values()]
     if wrong:
         raise UserError(
-            f"{folder}: {len(wrong):,} pictures cannot be read", [f"{name}: {why}" for name, why in wrong.items()]
+            f"{folder}: {len(wrong):,} images cannot be read", [f"{name}: {why}" for name, why in wrong.items()]
         )
     first = [numbers[file] for file in files]
     leader = {number: group[0] for group in groups for number in group}
@@ -269,7 +269,7 @@ def content_hash(path: str | os.PathLike[str]) -> str:
 
 
 def identical(paths: Iterable[str | os.PathLike[str]]) -> list[list[Path]]:
-    """Find files with equal bytes, for a check that the same picture is not in two parts under two names.
+    """Find files with equal bytes, for a check that the same image is not in two parts under two names.
 
     Args:
         paths: files; only those that share their length with another are read.
@@ -294,21 +294,65 @@ def identical(paths: Iterable[str | os.PathLike[str]]) -> list[list[Path]]:
     return [group for group in by_content.values() if len(group) > 1]
 
 
+@dataclass(frozen=True)
+class Listed:
+    """The images of a folder and its subfolders, by name.
+
+    ``names``: paths inside the folder, with forward slashes. ``paths``: the files. ``left_out``: ``name: reason`` of
+    the other files; hidden ones are not mentioned.
+    """
+
+    names: list[str]
+    paths: list[Path]
+    left_out: list[str]
+
+
+def list_images(folder: str | os.PathLike[str]) -> Listed:
+    """List every file of a folder that holds an image of a format that is read, whatever its name.
+
+    The endings of ``PICTURES`` are taken at their word, so that a damaged image is found later and named; files with
+    other names are looked into.
+
+    Raises:
+        UserError: there is no image.
+    """
+    top = Path(folder)
+    names, left_out = [], []
+    for parent, folders, files in os.walk(top):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for file in files:
+            if file.startswith("."):
+                continue
+            name = Path(parent, file).relative_to(top).as_posix()
+            if os.path.splitext(file)[1].casefold() not in PICTURES:
+                reason = why_not_an_image(Path(parent, file))
+                if reason is not None:
+                    left_out.append(f"{name}: {reason}")
+                    continue
+            names.append(name)
+    if not names:
+        raise UserError(f"{folder}: no image in this folder", sorted(left_out))
+    names.sort()
+    return Listed(names, [top / name for name in names], sorted(left_out))
+
+
 def find(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) -> list[Path | None]:
     """Find the file of each image of a table, by the rule of `locate`, which import uses too.
 
     Args:
         names: (N,) names as in the table: file names or paths in ``folder``, with or without ending, in any case.
-        folder: the folder with the pictures.
+        folder: the folder with the images.
 
     Returns:
         (N,) paths, in the order of ``names``; None where there is no file.
 
     Raises:
-        UserError: ``folder`` is none, or some names fit more than one file; all of them are listed.
+        UserError: ``folder`` is none; some names lead out of it, or fit more than one file; all of them are listed.
     """
-
-    found = locate(names.to_pylist() if isinstance(names, pa.Array) else names, folder)
+    listed = names.to_pylist() if isinstance(names, pa.Array) else list(names)
+    found = locate(listed, folder)
+    if found.outside:
+        raise UserError(f"{len(found.outside)} image names lead out of the image folder {folder}", found.outside)
     if found.ambiguous:
         raise UserError(f"{len(found.ambiguous)} images fit more than one file in {folder}", found.ambiguous)
     return [None if file is None else Path(folder, file) for file in found.files]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
+from partlabel.core.optional import load
 from partlabel.labels.arrays import LabelArrays
 
 if TYPE_CHECKING:
@@ -19,22 +20,8 @@ IMAGE = "image"
 _NAMED = 5
 
 
-def require_pandas() -> Any:
-    """Import pandas.
-
-    Raises:
-        UserError: it is not installed.
-    """
-    try:
-        import pandas
-    except ImportError:
-        raise UserError("data frames need pandas: pip install pandas") from None
-    return pandas
-
-
 def read(frame: DataFrame) -> tuple[list[str], list[str], NDArray[np.int8]]:
     """Return image names, class names and labels int8 (N, C) of a frame; see ``LabelTable.from_pandas``."""
-    require_pandas()
     if IMAGE in frame.columns:
         frame = frame.set_index(IMAGE)
     names, classes = [str(name) for name in frame.index], [str(name) for name in frame.columns]
@@ -64,7 +51,7 @@ def read(frame: DataFrame) -> tuple[list[str], list[str], NDArray[np.int8]]:
 
 def write(table: LabelArrays) -> DataFrame:
     """Return the labels as a frame; see ``LabelTable.to_pandas``."""
-    pandas = require_pandas()
+    pandas = load("pandas")
     labels = table.dense()
     columns = {
         name: pandas.arrays.IntegerArray(labels[:, c].copy(), labels[:, c] == 0) for c, name in enumerate(table.classes)

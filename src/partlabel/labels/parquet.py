@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.labels.arrays import LabelArrays
-from partlabel.labels.names import one_chunk
+from partlabel.labels.names import buffers, one_chunk
 
 VERSION = 1
 KEY = b"partlabel"
@@ -27,6 +28,7 @@ LISTS = {
     "round": ("round", pa.int16()),
 }
 ROWS = 65_536  # images in a row group: what the decoder holds beside the table while reading
+_FIELDS = ("indptr", *(field for field, _ in LISTS.values()))
 REQUIRED = ("image", "classes", "labels", "origin")
 
 
@@ -49,6 +51,7 @@ def write(table: LabelArrays, path: str | os.PathLike[str]) -> None:
         "coding": table.coding,
         "history": table.history,
     }
+    about["checksum"] = _checksum(table.images, table.groups, {f: getattr(table, f) for f in _FIELDS}, about)
     content = pa.Table.from_arrays(columns, schema=pa.schema(fields, {KEY: json.dumps(about, ensure_ascii=False)}))
     coded = [f"{column}.list.element" for column in LISTS if column != "score"] + ["group"]  # few values: a dictionary
     with replacing(path) as temporary:
@@ -75,10 +78,42 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
                 arrays.append(group)
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file") from error
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path}: not a readable Parquet file; it may be cut or of another kind") from error
+    except UserError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError) as error:
+        raise UserError(f"{path}: not a readable Parquet file; it may be cut, damaged or of another kind") from error
+    fields, stored = arrays.fields(), about.pop("checksum")
+    if stored is not None and stored != _checksum(images, groups, fields, about):
+        raise UserError(f"{path}: its content does not fit its check sum: damaged, or changed by another program")
     pa.default_memory_pool().release_unused()
-    return {"images": images, "groups": groups, **arrays.fields(), **about}
+    return {"images": images, "groups": groups, **fields, **about}
+
+
+def _checksum(
+    images: pa.StringArray, groups: pa.StringArray | None, fields: dict[str, Any], about: dict[str, Any]
+) -> int:
+    """CRC-32 of all that a table holds, so that a bit that flipped on disk is not read as another label.
+
+    Args:
+        images: (N,) names.
+        groups: (N,), or None.
+        fields: arrays by the names of the table's fields; those that are None or missing are left out.
+        about: classes, ids, coding and history.
+    """
+    described = [about["classes"], about["class_ids"], about["coding"], about["history"]]
+    found = zlib.crc32(json.dumps(described, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    for names in (images, groups):
+        if names is not None:
+            offsets, text = buffers(names.fill_null(""))
+            lengths = np.diff(offsets).astype(np.int64)
+            if names.null_count:
+                lengths[names.is_null().to_numpy(zero_copy_only=False)] = -1
+            found = zlib.crc32(text[offsets[0] : offsets[-1]].data, zlib.crc32(lengths.data, found))
+    for name in _FIELDS:
+        if fields.get(name) is not None:
+            kind = np.int64 if name == "indptr" else dict(LISTS.values())[name].to_pandas_dtype()
+            found = zlib.crc32(np.ascontiguousarray(fields[name], kind).data, zlib.crc32(name.encode(), found))
+    return found
 
 
 def _about(file: pq.ParquetFile, path: Any) -> dict[str, Any]:
@@ -90,7 +125,7 @@ def _about(file: pq.ParquetFile, path: Any) -> dict[str, Any]:
     try:
         about = json.loads(text)
         version, classes, ids = about["version"], about["classes"], about["class_ids"]
-        result = {"coding": about["coding"], "history": tuple(about["history"])}
+        result = {"coding": about["coding"], "history": tuple(about["history"]), "checksum": about.get("checksum")}
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: the description of the label table inside the file is damaged") from error
     if version != VERSION:

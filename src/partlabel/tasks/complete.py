@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json
+from partlabel.core.lock import holding
 from partlabel.images import check, resolve
+from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
 from partlabel.tasks.completion import complete
-from partlabel.tasks.predict import predict
+from partlabel.tasks.predict import score
 from partlabel.training.config import Config
 from partlabel.training.run import Run
 
@@ -58,12 +61,8 @@ def complete_run(
     held, trained, config = run.held_out.table, run.labels, run.config
     model = run.load_model("last")
     table = trained.merge(held) if table is None else table
-    strange = [name for name in model.classes if name not in set(table.classes)]
-    if strange:
-        raise UserError(
-            f"the label table lacks {len(strange)} of the {len(model.classes)} classes of the model", strange
-        )
-    own = table if table.classes == model.classes else table.select_classes(model.classes)
+    matched = match(table, model, every="model")
+    own = matched.table
     _check_unseen(trained, held)
     by_label = bool((trained.image_index(held.images) >= 0).any())
     leave = None if by_label or not _guesses(config) else trained.image_index(own.images) >= 0
@@ -76,7 +75,7 @@ def complete_run(
     arguments: dict[str, Any] = {"precision": precision, "confidence": confidence, "seed": seed, "leave": leave}
     made, report = complete(own, scores, held, held_scores, **arguments)
     if own is not table:
-        made = _with_new(table, made, report["round"])
+        made = _with_new(table, made, matched.of_table, report["round"])
     report |= {
         "held_out": "labels" if by_label else "pictures",
         "pictures_left": 0 if leave is None else int(leave.sum()),
@@ -87,16 +86,16 @@ def complete_run(
             "trained on, with other labels, may get surer scores than the held-out ones. The check of the scores sees "
             "large differences only; partlabel labels hold-out avoids them"
         )
-    write_json(run.folder / REPORT, report)
+    with holding(run.folder, "partlabel complete"):
+        write_json(run.folder / REPORT, report)
     return made, report
 
 
-def _with_new(table: LabelTable, made: LabelTable, round: int) -> LabelTable:
-    """The labels of a round of ``made`` in a table with other classes, or in another order."""
+def _with_new(table: LabelTable, made: LabelTable, columns: NDArray[np.int64], round: int) -> LabelTable:
+    """The labels of a round of ``made`` put into a table whose numbers of its classes are ``columns``."""
     if made.round is None or made.score is None or not (made.round == round).any():
         return table
     new = np.flatnonzero(made.round == round)
-    columns = np.array([table.class_index(name) for name in made.classes], np.int64)
     image, cls, score = made.pair_images()[new], columns[made.indices[new]], made.score[new]
     return table.with_labels(image, cls, made.values[new], origin="model", score=score, round=round)
 
@@ -128,6 +127,6 @@ def _scores(model: Model, table: LabelTable, held: LabelTable, folder: str | os.
     names = pc.unique(pa.concat_arrays([table.images, held.images]))  # pyrefly: ignore[missing-attribute]
     paths = resolve(names, folder)
     check(paths).raise_if_bad()
-    scores = predict(model, paths)
+    scores = score(model, paths)
     place = pc.index_in(held.images, value_set=names)  # pyrefly: ignore[missing-attribute]
     return scores[: table.num_images], scores[place.to_numpy(zero_copy_only=False).astype(np.int64)]

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.images import check, resolve
+from partlabel.labels.holdout import at_random
+from partlabel.labels.match import match
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.models.model import Model
-from partlabel.tasks.predict import predict
+from partlabel.tasks.predict import score
 
 #: why a question is asked, in the order of the codes
 WHY = ("seek", "uncertain", "random")
 _SEEK, _UNCERTAIN, _RANDOM = range(3)
-_SAMPLE = (ORIGINS.index("given"), ORIGINS.index("sampled"))
 _MODEL = ORIGINS.index("model")
 
 
@@ -143,7 +144,7 @@ def choose(
     near = spread((each if evenly else table.num_images - known) - drawn, round(mix.uncertain * total), rank)
     limits = np.broadcast_to(np.asarray(thresholds, np.float32), table.num_classes)
     labels = table.dense()
-    in_sample = table.hide(np.isin(table.origin, _SAMPLE)).dense() != 0
+    in_sample = table.hide(at_random(table)).dense() != 0
     parts = []
     for c in range(table.num_classes):
         budgets = (int(each[c]) if evenly else None, int(near[c]), int(drawn[c]))
@@ -258,19 +259,14 @@ def ask(
     Raises:
         UserError: the table lacks classes of the model, every label is known, pictures are missing or cannot be read.
     """
-    strange = [name for name in model.classes if name not in set(table.classes)]
-    if strange:
-        raise UserError(
-            f"the label table lacks {len(strange)} of the {len(model.classes)} classes of the model", strange
-        )
-    own = table.select_classes(model.classes)
+    own = match(table, model, every="model").table
     if own.without_origin("model").num_known == own.num_images * own.num_classes:
         raise UserError("people have given every label of the model's classes, so there is nothing to ask")
     if budget < 1:
         raise UserError(f"the budget is at least 1 question, not {budget}")
     paths = resolve(own.images, folder)
     check(paths).raise_if_bad()
-    scores = predict(model, paths)
+    scores = score(model, paths)
     found = choose(scores, own, budget, mix, thresholds=np.asarray(model.thresholds, np.float32), seed=seed)
     return found, own, scores, describe(found, own, scores)
 
@@ -301,6 +297,7 @@ def describe(questions: Questions, table: LabelTable, scores: NDArray[np.float32
         "unknown_left": own.num_images * own.num_classes - own.num_known - len(cls),
         "expected_present": float(chance.mean()),
         "expected_growth": growth,
+        "gain_unit": "points of mAP, of 100",
         "expected_gain": gain,
         "expected_gain_per_1000": 1000 * gain / len(cls),
         "worth_asking": 1000 * gain / len(cls) >= POINTS_PER_1000,
@@ -375,7 +372,7 @@ def add_answers(table: LabelTable, answers: Answers) -> tuple[LabelTable, dict[s
     if len(wrong):
         raise UserError(f"{len(wrong)} answers contradict another answer or a label of a person", answers.listed(wrong))
     resampled = person & drawn
-    resampled[resampled] = ~np.isin(old.origin[at[resampled]], _SAMPLE)
+    resampled[resampled] = ~at_random(old)[at[resampled]]
     new = ~person | resampled
     keep = np.ones(len(old.key), bool)
     keep[at[known & new]] = False

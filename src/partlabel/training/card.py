@@ -11,13 +11,21 @@ import numpy as np
 from partlabel.core.files import write_text
 from partlabel.labels.table import ORIGINS
 from partlabel.metrics import Metrics, evaluate
-from partlabel.metrics.thresholds import SOURCES
+from partlabel.metrics.thresholds import SOURCES, threshold_text
 from partlabel.training.run import Run
 
 FILE = "MODEL_CARD.md"
 _MODELS: tuple[Literal["best", "last"], ...] = ("best", "last")
+_MEANS = {
+    "mean_roc_auc": "ROC-AUC",
+    "mean_ap": "mAP",
+    "pc_precision": "mean precision",
+    "pc_recall": "mean recall",
+    "macro_f1": "macro-F1",
+}
 _HEADLINE = {
     "mean_ap": "mAP",
+    "mean_roc_auc": "ROC-AUC",
     "macro_f1": "macro-F1",
     "micro_f1": "micro-F1",
     "pc_precision": "mean precision",
@@ -44,6 +52,7 @@ def write_card(run: Run | str | os.PathLike[str]) -> None:
         sections = [
             _head(description, name),
             _data(run),
+            *([_headline(run)] if best else []),
             _best_metrics(run, description) if best and run.is_validated else _epoch_metrics(run),
             _decisions(description, run.thresholds if best else {}),
             _use(run),
@@ -91,6 +100,9 @@ def _data(run: Run) -> str:
     for words, chosen in (("present", present == 0), ("absent", absent == 0)):
         if chosen.any():
             lines.append(f"- Classes without a known {words} label: {_names(table.classes, chosen)}")
+    nothing = present + absent == 0
+    if nothing.any():
+        lines.append(f"- Never predicted, as no label is known: {_names(table.classes, nothing)}")
     return "\n".join(lines)
 
 
@@ -101,12 +113,16 @@ def _best_metrics(run: Run, description: dict[str, Any]) -> str:
     lines = [
         "## Validation",
         "",
-        f"On {known:,} known labels ({int(found.present.sum()):,} present) of {found.images_known:,} images that the "
-        "model was not trained on. The best epoch was chosen on them, so mAP is slightly too good.",
+        f"On {known:,} known labels ({int(found.present.sum()):,} present) alone, of {found.images_known:,} images. "
+        f"{_unseen(run)} The best epoch was chosen on these labels, so mAP is slightly too good; and where it was not "
+        "chance that decided which labels are known, all of these numbers are.",
         "",
         "| metric | value |",
         "|---|---|",
         *(f"| {title} | {_percent(getattr(found, name))} |" for name, title in _HEADLINE.items()),
+        "",
+        f"mAP is over {int(np.isfinite(found.average_precision).sum())} of {len(found.class_names)} classes, those "
+        "with known labels of both signs.",
     ]
     crossed = run.thresholds.get("cross_validated")
     if crossed:
@@ -119,6 +135,51 @@ def _best_metrics(run: Run, description: dict[str, Any]) -> str:
     return "\n".join([*lines, "", *_class_table(found, description)])
 
 
+def _unseen(run: Run) -> str:
+    """What exactly is true of the validation images and the training."""
+    held, trained = run.held_out.table, run.labels
+    shared = int((trained.image_index(held.images) >= 0).sum())
+    same = run.same_content
+    if shared == held.num_images:
+        return "The model was trained on these images with other labels, but on none of these labels."
+    if shared or same:
+        parts = [f"{shared:,} of the images with other labels"] if shared else []
+        parts += [f"images with the same content as {same:,} of them under other names"] if same else []
+        return f"The model was trained on {' and on '.join(parts)}, on the others not."
+    return "The model was not trained on these images."
+
+
+def _headline(run: Run) -> str:
+    """What all labels would say."""
+    found = run.headline
+    if found is None:
+        return "## How good it is\n\nNot measured: no labels were held out."
+    rows = []
+    for name, title in _MEANS.items():
+        each = found["metrics"][name]
+        interval = "-" if each["value"] is None else f"{_percent(each['low'])} to {_percent(each['high'])}"
+        rows.append(f"| {title} | {_percent(each['value'])} | {interval} |")
+    lines = [
+        "## How good it is",
+        "",
+        f"What all labels would say, as far as the known ones tell; measured on {found['meaning']}.",
+        "",
+        "| metric | value | 95 % interval |",
+        "|---|---|---|",
+        *rows,
+        "",
+        f"Over {found['classes_measured']:,} of {found['classes_in_all']:,} classes"
+        + (f"; not measured: {_some(found['not_measured'])}." if found["not_measured"] else "."),
+    ]
+    if found["not_by_chance"]:
+        lines.append(
+            f"It was not chance that decided which labels are known in {len(found['not_by_chance'])} classes: "
+            f"{_some(found['not_by_chance'])}. There the known labels alone flatter or spoil the numbers; these here "
+            "are corrected, as far as that is possible."
+        )
+    return "\n".join(lines)
+
+
 def _class_table(found: Metrics, description: dict[str, Any]) -> list[str]:
     lines = [
         "| class | known present | known absent | AP | precision | recall | F1 | threshold | from |",
@@ -128,7 +189,7 @@ def _class_table(found: Metrics, description: dict[str, Any]) -> list[str]:
         values = (found.average_precision[c], found.precision[c], found.recall[c], found.f1[c])
         lines.append(
             f"| {name.replace('|', chr(92) + '|')} | {found.present[c]} | {found.absent[c]} | "
-            f"{' | '.join(map(_percent, values))} | {description['thresholds'][c]:.3f} | "
+            f"{' | '.join(map(_percent, values))} | {threshold_text(description['thresholds'][c])} | "
             f"{description['threshold_sources'][c]} |"
         )
     return [*lines, "", "A dash: undefined, as too little is known."]
@@ -177,7 +238,7 @@ def _use(run: Run) -> str:
         "",
         "## Limits",
         "",
-        "- Metrics and thresholds hold for pictures and labels drawn like the validation part. They assume that "
+        "- Numbers hold for pictures like these. Those on known labels alone, and the thresholds, assume besides that "
         "whether a label is known does not depend on what it is, within a class.",
         "- A class that is not in the list is never found; a picture can be given no class at all.",
         "- Scores of one class cannot be compared with those of another; calibrated probabilities can.",
@@ -191,7 +252,10 @@ def _use(run: Run) -> str:
 
 
 def _names(classes: tuple[str, ...], chosen: np.ndarray) -> str:
-    names = [classes[c] for c in np.flatnonzero(chosen)]
+    return _some([classes[c] for c in np.flatnonzero(chosen)])
+
+
+def _some(names: list[str]) -> str:
     return ", ".join(names[:50]) + (f" and {len(names) - 50} more" if len(names) > 50 else "")
 
 

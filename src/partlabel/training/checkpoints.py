@@ -5,13 +5,15 @@ from __future__ import annotations
 import pickle
 import re
 import warnings
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from partlabel.core.errors import PartlabelWarning, UserError
-from partlabel.core.files import replacing
+from partlabel.core.files import make_folder, replacing
 
 _KEPT = 2
 
@@ -38,12 +40,11 @@ class Checkpoints:
         """
         target = self.folder / f"epoch-{epoch}.pt"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             with replacing(target) as temporary:
                 torch.save(state, temporary)
-        except (OSError, RuntimeError) as error:
-            text = str(error).splitlines()[0]
-            raise UserError(f"{target}: cannot be written ({text}); resume when there is room") from error
+        except UserError as error:
+            raise UserError(f"{error.message}; resume when there is room") from error
         for old in self.files()[:-_KEPT]:
             old.unlink()
 
@@ -59,10 +60,11 @@ class Checkpoints:
         damaged = []
         for path in reversed(self.files()):
             try:
+                _check_sums(path)
                 state = torch.load(path, "cpu", weights_only=True)
             except pickle.UnpicklingError:
                 damaged.append(f"{path}: is not a checkpoint of partlabel, or holds more than tensors and plain values")
-            except (RuntimeError, EOFError, OSError, ValueError):
+            except (RuntimeError, EOFError, OSError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError):
                 damaged.append(f"{path}: is damaged, perhaps by a run that was killed or a full disk")
             else:
                 for text in damaged:
@@ -71,3 +73,17 @@ class Checkpoints:
         if damaged:
             raise UserError("no checkpoint can be read; remove them to start anew", damaged)
         return None
+
+
+def _check_sums(path: Path) -> None:
+    """Compare the content of a checkpoint with its check sums, which torch writes and does not look at.
+
+    Raises:
+        RuntimeError: they differ.
+    """
+    if not zipfile.is_zipfile(path):
+        return  # an old or foreign file, which torch tells apart
+    with zipfile.ZipFile(path) as parts:
+        wrong = parts.testzip()
+    if wrong is not None:
+        raise RuntimeError(f"{wrong} does not fit its check sum")

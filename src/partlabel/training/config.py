@@ -12,8 +12,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from partlabel.core.errors import UserError
+from partlabel.core.errors import UserError, check_name
 from partlabel.core.files import to_toml, write_text
+from partlabel.method.losses import LOSSES
+from partlabel.method.strategies import STRATEGIES
 from partlabel.models.config import ModelConfig
 
 
@@ -33,14 +35,10 @@ class ImageConfig:
 
 @dataclass(frozen=True)
 class LossConfig:
-    """The loss (equations 1 and 2): g(p) = alpha p^gamma + beta with g(p0) = value and g(1) = 1.
+    """The loss, and the g(p) = alpha p^gamma + beta with g(p0) = value and g(1) = 1 of partial-bce (equation 2)."""
 
-    The other losses are those of ``partlabel.method.other_losses``; they have no settings here.
-    """
-
-    #: "partial-bce", or "bce", which is g = 1; or a loss that learns from unknown labels as absent ones: "an", "wan"
-    #: and "an-ls" (2021), "asl" (2021), "hill" and "splc" (2021), "ll-r" and "ll-ct" (2022)
-    name: Literal["partial-bce", "bce", "an", "wan", "an-ls", "asl", "hill", "splc", "ll-r", "ll-ct"] = "partial-bce"
+    #: a name of ``partlabel.method.losses.LOSSES``
+    name: str = "partial-bce"
     gamma: float = 1.0
     p0: float = 0.1
     value: float = 5.0
@@ -73,35 +71,16 @@ class OptimConfig:
     clip_norm: float | None = None
 
 
-#: theta where none is chosen: the paper's best (its tables differ little over [b]); class-adaptive labels all pairs, as
-#: in CAP
-THETA = {
-    "score-threshold": 2.0,
-    "score-proportion": 0.4,
-    "positive-only": 5.0,
-    "uncertainty": 0.3,
-    "all-at-once": 0.0,
-    "class-adaptive": 1.0,
-}
-
-
 @dataclass(frozen=True)
 class RelabelConfig:
     """The curriculum (algorithm 1): a model label for each easy unknown pair, before chosen epochs."""
 
     #: numbers of the epochs, from 1, before which a round of relabelling takes place; the paper has 10 and 15 of 20
     before: tuple[int, ...] = ()
-    #: which unknown pairs are easy, strategies [a] to [e] of section 3.3 in this order ("score-threshold" is also [d]
-    #: where the model has several heads), the 2-step baseline, and the class-adaptive one (CAP, 2023)
-    strategy: Literal[
-        "score-threshold",
-        "score-proportion",
-        "positive-only",
-        "uncertainty",
-        "all-at-once",
-        "class-adaptive",
-    ] = "uncertainty"
-    #: the strategy's theta: a score, a share of the unknown pairs, or an uncertainty; None is that of ``THETA``
+    #: which unknown pairs are easy: a name of ``partlabel.method.strategies.STRATEGIES``; "score-threshold" is also the
+    #: paper's [d] where the model has several heads
+    strategy: str = "uncertainty"
+    #: the strategy's theta: a score, a share of the unknown pairs, or an uncertainty; None is the strategy's own
     theta: float | None = None
     #: what "uncertainty" is: of the scores or of the probabilities, over the dropout samples
     measure: Literal["variance", "deviation", "probability-variance", "entropy", "mutual-information"] = "variance"
@@ -119,7 +98,7 @@ class RelabelConfig:
     @property
     def threshold(self) -> float:
         """Theta, chosen or the strategy's own."""
-        return THETA[self.strategy] if self.theta is None else self.theta
+        return (STRATEGIES[self.strategy].theta or 0.0) if self.theta is None else self.theta
 
 
 @dataclass(frozen=True)
@@ -166,8 +145,11 @@ class Config:
         """Refuse values that no run can have.
 
         Raises:
-            UserError: listing every value that is out of its range.
+            UserError: listing every value that is out of its range, or naming a loss or strategy that does not exist
+                together with those that do.
         """
+        check_name("loss.name", self.loss.name, LOSSES)
+        check_name("relabel.strategy", self.relabel.strategy, STRATEGIES)
         checks = {
             "model.dropout": 0 <= self.model.dropout < 1,
             "model.k_max": 0 < self.model.k_max <= 1,
@@ -207,16 +189,17 @@ class Config:
         if wrong:
             raise UserError("the configuration has values out of their range", wrong)
         self._closed_form_fits()
-        if self.relabel.before and self.relabel.strategy == "uncertainty" and not self.model.dropout:
+        sampled = self.relabel.before and STRATEGIES[self.relabel.strategy].reads == "uncertainty"
+        if sampled and not self.model.dropout:
             raise UserError(
                 "relabelling by uncertainty needs model.dropout above 0: without dropout, every uncertainty would be 0"
             )
-        if self.assume_absent and self.loss.name not in ("partial-bce", "bce"):
+        if self.assume_absent and not LOSSES[self.loss.name].leaves_out_unknown:
             raise UserError(
                 f"assume_absent hides from the loss {self.loss.name} which labels are unknown; it takes them as absent "
                 "in its own way: leave one of the two out"
             )
-        if self.relabel.before and self.relabel.strategy == "uncertainty" and self.model.heads > 1:
+        if sampled and self.model.heads > 1:
             raise UserError("relabelling by uncertainty takes one head; several go with the strategies by score")
 
     def _closed_form_fits(self) -> None:
@@ -249,12 +232,11 @@ class Config:
     @property
     def unknown_as_absent(self) -> bool:
         """Whether unknown labels are learned from as absent ones, by ``assume_absent`` or by the loss."""
-        return self.assume_absent or self.loss.name not in ("partial-bce", "bce")
+        return self.assume_absent or not LOSSES[self.loss.name].leaves_out_unknown
 
     def _theta_fits(self) -> bool:
         """Scores and uncertainties are thresholds of at least 0, shares are at most 1."""
-        share = self.relabel.strategy in ("score-proportion", "class-adaptive")
-        return 0 <= self.relabel.threshold <= (1 if share else math.inf)
+        return 0 <= self.relabel.threshold <= (1 if STRATEGIES[self.relabel.strategy].is_share else math.inf)
 
     @staticmethod
     def preset(name: str) -> Config:

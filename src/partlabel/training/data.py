@@ -13,8 +13,10 @@ from partlabel.core.errors import UserError
 from partlabel.core.progress import Reporter
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
+from partlabel.metrics.headline import some
 from partlabel.training.config import Config
 from partlabel.training.labels import TrainingLabels
+from partlabel.training.leaks import Shared, check_leaks
 from partlabel.training.prepare import Prepared, check_labels, prepare
 
 
@@ -34,6 +36,7 @@ class Data:
         truth: true labels to compare model labels with, or None.
         skipped: (name, reason) of images left out.
         animated: images of which only the first frame is used.
+        shared: images of a validation table of its own that are trained on with other labels.
     """
 
     table: LabelTable
@@ -46,6 +49,7 @@ class Data:
     truth: LabelTable | None
     skipped: list[tuple[str, str]]
     animated: list[str]
+    shared: Shared
 
     @property
     def trained_table(self) -> LabelTable:
@@ -65,6 +69,8 @@ class Data:
             "images_without_labels": len(self.rows) - len(train_rows),
             "images_skipped": len(self.skipped),
             "images_animated": len(self.animated),
+            "validation_images_trained_on": self.shared.by_name,
+            "validation_images_trained_on_by_content": self.shared.by_content,
             "known_labels": int(np.diff(self.table.indptr)[train_rows].sum()),
             "assume_absent": config.assume_absent,
         }
@@ -103,13 +109,54 @@ def prepare_data(
         truth=truth,
         skipped=prepared.skipped + (own.skipped if own else []),
         animated=prepared.animated,
+        shared=Shared() if own is None else check_leaks(table, prepared.paths, own.table, own.paths),
     )
     about = data.about(config)
     report.line(
         f"{about['images_trained']} images to train on, {len(held_out)} to validate on, "
         f"{about['images_without_labels']} without a known label, {len(data.skipped)} skipped"
     )
+    for line in _cautions(data, config):
+        report.line(line)
     return data
+
+
+def _cautions(data: Data, config: Config) -> list[str]:
+    """What a user should know of the labels before the training starts."""
+    lines = []
+    classes = np.array(data.table.classes)
+    nothing = unlearned(data.trained_table)
+    if nothing.any():
+        lines.append(
+            f"no label is known of {int(nothing.sum())} classes, so nothing is learned about them and they are never "
+            f"predicted present or filled in: {some(classes[nothing].tolist())}"
+        )
+    if data.shared.by_name or data.shared.by_content:
+        lines.append(
+            f"{data.shared.by_name + data.shared.by_content} validation images are trained on with other labels "
+            f"({data.shared.by_content} of them under another name)"
+        )
+    if not len(data.held_out):
+        return lines
+    present, absent = data.measured.select(data.held_out).class_counts()
+    sided = (present > 0) & (absent > 0)
+    if not sided.any():
+        lines.append(
+            "no class has held-out labels of both signs that are a random sample, so no epoch can be measured and the "
+            "last one is kept"
+        )
+    elif not sided.all():
+        lines.append(
+            f"epochs are compared by {int(sided.sum())} of {len(sided)} classes; the others have no held-out labels of "
+            f"both signs: {some(classes[~sided].tolist())}"
+        )
+    return lines
+
+
+def unlearned(table: LabelTable) -> NDArray[np.bool_]:
+    """(C,) classes of which no label is known."""
+    present, absent = table.class_counts()
+    return (present + absent) == 0
 
 
 def _split(table: LabelTable, own: Prepared | None, config: Config) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing, write_json, write_text
+from partlabel.core.files import make_folder, replacing, sweep, write_json, write_text
+from partlabel.core.lock import LOCK_FILES
 from partlabel.training.config import Config
 from partlabel.training.data import Data
 from partlabel.training.run import HISTORY, LABELS, MARKER, SCORES, SETTINGS, SKIPPED, VALIDATION
@@ -38,17 +39,16 @@ def is_started(run: Path, identity: dict[str, Any], resume: bool) -> bool:
         if changed:
             raise UserError(f"{run}: cannot be resumed, as it was started with other settings or labels", changed)
         return True
-    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+    if run.is_dir():
+        sweep(run)  # a process that was killed while it wrote the marker leaves a temporary file
+    if run.exists() and (not run.is_dir() or any(path.name not in LOCK_FILES for path in run.iterdir())):
         raise UserError(f"{run}: is not an empty folder and holds no run")
     return False
 
 
 def create_folder(run: Path, identity: dict[str, Any]) -> None:
     """Make the folder and write what the run is: ``run.json`` and ``config.toml``."""
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{run}: cannot be made ({error.strerror})") from None
+    make_folder(run)
     write_json(run / MARKER, identity)
     Config.from_dict(identity["config"]).write(run / SETTINGS)
 

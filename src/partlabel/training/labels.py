@@ -44,6 +44,7 @@ class TrainingLabels:
         self._rounds: list[Added] = []
         self._weak: LabelTable | None = None
         self._mean: RunningMean | None = None
+        self._learned = np.bincount(table.select(rows).indices, minlength=table.num_classes) > 0
         if not len(self.train_rows):
             raise UserError("no image with a known label is left to train on")
 
@@ -94,7 +95,8 @@ class TrainingLabels:
 
         def search() -> Added:
             seed = self.config.seed + number
-            return choose([(model, source)], self.table, whole, config, seed=seed, progress=progress, **processes)
+            found = choose([(model, source)], self.table, whole, config, seed=seed, progress=progress, **processes)
+            return found.only(self._learned)
 
         if self._mean is None:
             added = search()

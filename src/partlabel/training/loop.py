@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from partlabel.core.errors import UserError
+from partlabel.core.lock import holding
 from partlabel.core.progress import Reporter
 from partlabel.labels.table import LabelTable
 from partlabel.training.config import Config
 from partlabel.training.data import Data, prepare_data
-from partlabel.training.engine import start
+from partlabel.training.engine import Engine, start
 from partlabel.training.epoch import train_epoch
 from partlabel.training.finish import finish
 from partlabel.training.folder import create_folder, is_started, write_inputs, write_round
@@ -65,13 +67,29 @@ def train(
     """
     config = _chosen(config, preset)
     engine = start(config)
+    one_writer = holding(out, "partlabel train", make=True) if engine.first else nullcontext()
+    with one_writer:
+        return _train(config, engine, labels, Path(images), Path(out), validation, truth, resume)
+
+
+def _train(
+    config: Config,
+    engine: Engine,
+    labels: LabelTable,
+    images: Path,
+    out: Path,
+    validation: LabelTable | None,
+    truth: LabelTable | None,
+    resume: bool,
+) -> Run:
+    """Train, as the only one that writes into the run folder."""
     loss = build_loss(config.loss, labels.num_classes)
-    job = Job(config, engine, Path(out), loss, Reporter(quiet=not engine.first))
+    job = Job(config, engine, out, loss, Reporter(quiet=not engine.first))
 
     started = is_started(job.out, _identity(config, labels, validation), resume)
     if resume and not started:
         job.report.line(f"{out} holds no run yet: a new one begins")
-    data = prepare_data(config, labels, Path(images), validation, truth, job.report)
+    data = prepare_data(config, labels, images, validation, truth, job.report)
     identity = _identity(config, labels, validation) | {"labels of usable pictures": data.table.content_hash()}
     is_started(job.out, identity, resume)
 
@@ -95,7 +113,7 @@ def train(
         state.history.append(row)
         job.report.line(epoch_line(row, config.epochs))
         save(job, state, scores)
-    return finish(job, state, data)
+    return finish(job, state, data, batches)
 
 
 def relabel(job: Job, state: State, data: Data, batches: Batches, epoch: int) -> dict[str, Any]:

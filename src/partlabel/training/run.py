@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 #: the files of a run folder
 MARKER, SETTINGS, HISTORY, SUMMARY = "run.json", "config.toml", "metrics.jsonl", "summary.json"
 LABELS, VALIDATION, RELABELLED = "labels.parquet", "validation.parquet", "relabelled.parquet"
+OUT_OF_FOLD, HEADLINE = "out_of_fold.parquet", "headline.json"
 SCORES, THRESHOLDS, SKIPPED, ROUNDS = "validation_scores.parquet", "thresholds.json", "skipped.txt", "rounds"
 
 
@@ -174,6 +175,17 @@ class Run:
         """How each threshold of the best model was chosen, ``thresholds.json``; empty where none was."""
         path = self.folder / THRESHOLDS
         return _json(path) if path.is_file() else {}
+
+    @property
+    def headline(self) -> dict[str, Any] | None:
+        """What all labels would say of it, ``headline.json``, see :mod:`partlabel.metrics.headline`; None without."""
+        path = self.folder / HEADLINE
+        return _json(path) if path.is_file() else None
+
+    @property
+    def same_content(self) -> int:
+        """Validation images whose content was trained on under another name, counted before the training."""
+        return int(self.summary.get("validation_images_trained_on_by_content", 0))
 
     def description(self, which: Literal["best", "last"] = "best") -> dict[str, Any]:
         """What the ``model.toml`` of a model says: network, preprocessing, classes, thresholds, calibration."""

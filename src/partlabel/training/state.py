@@ -84,6 +84,8 @@ def build_model(job: Job, labels: LabelTable) -> Model:
     config = job.config
     torch.manual_seed(config.seed)
     model = Model(config.model, labels.classes, config.images.size, labels.class_ids)
+    if model.start_note:
+        job.report.line(model.start_note)
     model.freeze(frozen_stages(config.freeze, model))
     model.to(job.engine.device)
     if config.channels_last:
@@ -160,7 +162,7 @@ def save(job: Job, state: State, held_out: NDArray[np.float32] | None) -> None:
     state.epoch, state.best = row["epoch"], score if improved else state.best
     if job.engine.first:
         state.model.save(job.out / "last")
-        if improved or score is None:
+        if improved or state.best is None:  # an epoch without a number never takes the place of one that has one
             copy_model(job.out / "last", job.out / "best")
             if held_out is not None:
                 write_scores(job.out, state.model.classes, held_out)

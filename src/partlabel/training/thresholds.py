@@ -17,6 +17,7 @@ from partlabel.metrics.calibration import Calibration, Reliability, reliability,
 from partlabel.metrics.thresholds import (
     DEFAULT,
     MIN_KNOWN,
+    NEVER,
     SOURCES,
     Goal,
     Thresholds,
@@ -27,6 +28,7 @@ from partlabel.metrics.thresholds import (
     goal_words,
 )
 from partlabel.models.description import write_decision
+from partlabel.training.data import unlearned
 from partlabel.training.run import THRESHOLDS, Run
 
 
@@ -74,7 +76,7 @@ def fit_run(run: Run | str | os.PathLike[str], goal: Goal = "f1", wanted: float 
     table = random_sample(held.table)
     labels, classes = table.dense(), held.table.classes
     calibration = calibrate(held.scores, labels)
-    chosen = fit_thresholds(held.scores, labels, classes, goal, wanted, calibration)
+    chosen = fit_thresholds(held.scores, labels, classes, goal, wanted, calibration, _unlearned(run))
     crossed, calibrated = cross_validate(held.scores, labels, classes, goal, wanted)
     known = labels != 0
     plain = reliability(sigmoid(held.scores[known].astype(np.float64)), labels[known] > 0)
@@ -83,6 +85,28 @@ def fit_run(run: Run | str | os.PathLike[str], goal: Goal = "f1", wanted: float 
     write_json(run.folder / THRESHOLDS, to_dict(fitted))
     write_decision(run.folder / "best", chosen.values.tolist(), goal_words(goal, wanted), chosen.sources, calibration)
     return fitted
+
+
+def silence(run: Run) -> None:
+    """Give classes without a known label in training a threshold that no score reaches, in both models of the run."""
+    nothing = _unlearned(run)
+    for which in ("best", "last"):
+        if not nothing.any() or not (run.folder / which).is_dir():
+            continue
+        about = run.description(which)
+        values = np.where(nothing, NEVER, np.asarray(about["thresholds"], np.float64))
+        pairs = zip(nothing, about["threshold_sources"], strict=True)
+        sources = ["never" if none else source for none, source in pairs]
+        stored = about.get("calibration")
+        calibration = None if stored is None else Calibration(tuple(stored["slope"]), tuple(stored["offset"]))
+        write_decision(run.folder / which, values.tolist(), about["threshold_goal"], sources, calibration)
+
+
+def _unlearned(run: Run) -> NDArray[np.bool_]:
+    """(C,) classes about which nothing was learned; where unknown labels are trained as absent, there is none."""
+    if run.config.unknown_as_absent:
+        return np.zeros(len(run.labels.classes), bool)
+    return unlearned(run.labels)
 
 
 def to_dict(fitted: Fitted) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from partlabel.labels.table import LabelTable
 from partlabel.metrics import Accumulator
 from partlabel.training.data import Data
 from partlabel.training.epoch import to_device
@@ -15,12 +14,6 @@ from partlabel.training.summary import headline
 
 #: images scored at once, at least
 _BATCH = 64
-
-
-def ranks(table: LabelTable) -> bool:
-    """Whether mAP says anything on these labels: with known labels of one sign only it is 1 for every model."""
-    present, absent = table.class_counts()
-    return bool(((present > 0) & (absent > 0)).any())
 
 
 def validate(
@@ -48,5 +41,4 @@ def validate(
     if engine.world > 1:
         found = Accumulator.from_states(engine.gather(found.state()))
         scores = [part for parts in engine.gather(scores) for part in parts]
-    ranked = ranks(table.select(rows))
-    return headline(found.compute(), ranked), np.concatenate(scores)
+    return headline(found.compute()), np.concatenate(scores)

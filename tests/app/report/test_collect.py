@@ -90,7 +90,17 @@ def test_the_form_of_the_json_is_stable(runs):
         *("cross_validated", "classes", "curves", "calibration", "mistakes"),
     }
     assert set(run["results"]["classes"][0]) == {
-        *("class", "trained_present", "trained_absent", "present", "absent", "average_precision", "low", "high"),
+        *(
+            "class",
+            "trained_present",
+            "trained_absent",
+            "present",
+            "absent",
+            "average_precision",
+            "roc_auc",
+            "low",
+            "high",
+        ),
         *("precision", "recall", "f1", "threshold", "threshold_from", "reasons"),
     }
     assert structure(run["random_check"]["classes"]) == [

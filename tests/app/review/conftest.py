@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from partlabel.app.review.app import make_app
+from partlabel.app.review.app import REVIEW, make_app
 from partlabel.app.review.desk import Desk
 from tests.app.review.made import Made, drawn_table, make_run
 
@@ -30,6 +30,6 @@ def client(desk: Desk) -> TestClient:
     return TestClient(
         make_app(desk),
         base_url="http://127.0.0.1:8000",
-        headers={"Origin": "http://127.0.0.1:8000"},
+        headers={"Origin": "http://127.0.0.1:8000", REVIEW: desk.identity},
         follow_redirects=False,
     )

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from partlabel.app.review.desk import Desk
-from partlabel.app.review.scores import DESCRIPTION, WEIGHTS, Judge, digest, store_scores
+from partlabel.app.review.desk import Asked, Desk
+from partlabel.app.review.scores import DESCRIPTION, WEIGHTS, Judge, digest, half, store_scores
 from partlabel.core.files import to_toml
+from partlabel.images import content_hash, resolve
 from partlabel.labels.table import LabelTable
 
 CLASSES = ("cat", "dog", "<b>car</b>")
@@ -30,6 +31,23 @@ class Made:
         return Desk(self.run, self.table, self.images)
 
 
+def said(desk: Desk, image: int, cls: int, answer: str, queue: str = "all") -> Asked:
+    """An answer about the pair with these numbers."""
+    return Asked(desk.names[image], desk.table.classes[cls], desk.pictures.content(image), answer, queue)
+
+
+def as_json(desk: Desk, image: int, cls: int, answer: str, queue: str = "all") -> dict[str, str]:
+    """The same as a browser sends it."""
+    given = said(desk, image, cls, answer, queue)
+    return {
+        "picture": given.image,
+        "class_name": given.cls,
+        "content": given.content,
+        "answer": answer,
+        "queue": queue,
+    }
+
+
 def make_run(folder: Path, table: LabelTable, scores: np.ndarray, images: Path | None = None) -> Made:
     """Write a run with these labels whose model gives these scores; pictures are made where no folder is given."""
     run = folder / "run"
@@ -46,7 +64,7 @@ def make_run(folder: Path, table: LabelTable, scores: np.ndarray, images: Path |
             pixels = np.full((24, 32, 3), 40 + number % 200, np.uint8)
             Image.fromarray(pixels).save(images / name)
     (run / "review" / "cache").mkdir(parents=True)
-    keep_scores(run, table, scores)
+    keep_scores(run, table, scores, images)
     return Made(run, images, table, scores.astype(np.float16))
 
 
@@ -62,8 +80,9 @@ def drawn_table(count: int, classes: tuple[str, ...] = CLASSES, seed: int = 0) -
     return table.with_labels(image, cls, value, origin="model", score=score, round=1), scores
 
 
-def keep_scores(run: Path, table: LabelTable, scores: np.ndarray) -> None:
-    """Store scores (N, C) of the pictures of a table as if the model of the run had been asked."""
+def keep_scores(run: Path, table: LabelTable, scores: np.ndarray, images: Path) -> None:
+    """Store scores (N, C) of the images of a table as if the model of the run had been asked."""
     judge = Judge.of_run(run)
-    name = f"scores-{digest(judge.weights, judge.classes, table.images)}.npy"
-    store_scores(run / "review" / "cache" / name, scores)
+    contents = np.array([content_hash(path) for path in resolve(table.images, images)], "S32")
+    name = f"scores-{digest(judge.weights, judge.classes)}-{digest(contents.tolist())}.npy"
+    store_scores(run / "review" / "cache" / name, contents, half(scores))

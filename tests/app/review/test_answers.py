@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel.app.review import answers
-from partlabel.app.review.answers import AnswerStore, New
+from partlabel.app.review.answers import AnswerStore, New, StoreError
 from partlabel.app.review.verdicts import Given, judge
 from partlabel.core.errors import UserError
 from tests.reference import review as reference
@@ -93,7 +93,7 @@ def test_a_batch_sent_again_is_stored_once(store):
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(store):
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(StoreError, match="CHECK constraint"):
         store.add("me", "1", [new(A, "yes"), new(B, "maybe")])
     assert store.verdicts() == {}
     assert store.add("me", "1", [new(A, "yes")])  # the store goes on

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
 from partlabel.app.review.board import TOP
+from partlabel.app.review.pictures import TAG
 from partlabel.app.review.views import Filter
 from partlabel.labels.table import LabelTable
-from tests.app.review.made import keep_scores
+from tests.app.review.made import as_json
 
 
-def answer(client, *pairs, said="yes", browser="me", **more):
-    answers = [{"image": i, "class": c, "answer": said, "queue": "all"} for i, c in pairs]
-    return client.post("/api/answers", json={"browser": browser, "answers": answers, **more})
+@pytest.fixture
+def answer(client, desk):
+    """Post answers about pairs by number."""
+
+    def post(*pairs, said="yes", browser="me", **more):
+        answers = [as_json(desk, i, c, said) for i, c in pairs]
+        body = {"store": desk.store.identity, "browser": browser, "answers": answers, **more}
+        return client.post("/api/answers", json=body)
+
+    return post
+
+
+@pytest.fixture
+def undo(client, desk):
+    def post(browser):
+        return client.post("/api/undo", json={"store": desk.store.identity, "browser": browser})
+
+    return post
 
 
 def test_session(client, made):
@@ -62,34 +80,34 @@ def test_pictures_by_name(client, made):
     assert found["items"][0]["known"] == int((made.table.dense()[10] != 0).sum())
 
 
-def test_answers_count_conflict_and_are_taken_back(client):
-    saved = answer(client, (1, 0), (2, 0)).json()
+def test_answers_count_conflict_and_are_taken_back(client, answer, undo):
+    saved = answer((1, 0), (2, 0)).json()
     assert (saved["saved"], saved["progress"]["answered"], saved["conflicts"]) == (2, 2, [])
-    other = answer(client, (1, 0), said="no", browser="you").json()
+    other = answer((1, 0), said="no", browser="you").json()
     assert [(c["image"], c["class"]) for c in other["conflicts"]] == [(1, 0)]
     assert client.get("/api/conflicts").json()["items"] == other["conflicts"]
     assert [a["answer"] for a in other["conflicts"][0]["answers"]] == ["yes", "no"]
     exported = client.post("/api/export", json={"format": "parquet"}).json()
     assert (exported["answers"], exported["unsettled"]) == (1, 1)
-    settled = answer(client, (1, 0), said="no", browser="you", resolve=True).json()
+    settled = answer((1, 0), said="no", browser="you", resolve=True).json()
     assert (settled["conflicts"], settled["progress"]["conflicts"]) == ([], 0)
-    undone = client.post("/api/undo", json={"browser": "you"}).json()
+    undone = undo("you").json()
     assert (undone["undone"][0]["conflict"], undone["progress"]["conflicts"]) == (True, 1)
-    client.post("/api/undo", json={"browser": "you"})
+    undo("you")
     assert client.get("/api/session").json()["progress"]["conflicts"] == 0
-    assert client.post("/api/undo", json={"browser": "you"}).status_code == 409
+    assert undo("you").status_code == 409
     assert client.get("/api/session").json()["progress"]["answered"] == 2
 
 
-def test_open_pages_leave_out_what_anyone_answered(client):
+def test_open_pages_leave_out_what_anyone_answered(client, answer, undo):
     ask = {"queue": "questions", "open": 1, "limit": 5}
     first = client.get("/api/queue", params=ask).json()
-    answer(client, *[(item["image"], item["class"]) for item in first["items"][:2]])
-    answer(client, (first["items"][2]["image"], first["items"][2]["class"]), said="skip", browser="you")
+    answer(*[(item["image"], item["class"]) for item in first["items"][:2]])
+    answer((first["items"][2]["image"], first["items"][2]["class"]), said="skip", browser="you")
     second = client.get("/api/queue", params=ask).json()
     assert second["total"] == first["total"] - 3
     assert second["items"][:2] == first["items"][3:]
-    client.post("/api/undo", json={"browser": "you"})
+    undo("you")
     assert client.get("/api/queue", params=ask).json()["items"][0] == first["items"][2]
     closed = client.get("/api/queue", params=ask | {"open": 0}).json()
     assert [item["answer"] for item in closed["items"]] == ["yes", "yes", None, None, None]
@@ -97,30 +115,28 @@ def test_open_pages_leave_out_what_anyone_answered(client):
     assert (queue["total"], queue["answered"]) == (first["total"], 2)
 
 
-def test_a_request_sent_again_counts_once(client):
+def test_a_request_sent_again_counts_once(answer, undo):
     for _ in range(2):
-        assert answer(client, (1, 1), batch="one").json()["progress"]["answered"] == 1
-    client.post("/api/undo", json={"browser": "me"})
-    assert client.post("/api/undo", json={"browser": "me"}).status_code == 409
+        assert answer((1, 1), batch="one").json()["progress"]["answered"] == 1
+    undo("me")
+    assert undo("me").status_code == 409
 
 
-def test_answers_outlive_the_server_and_follow_the_names(client, desk, made):
-    answer(client, (3, 2))
+def test_answers_outlive_the_server_and_follow_the_names(answer, desk, made):
+    answer((3, 2))
     other = made.table.select(np.arange(40)[::-1]).select_classes(["<b>car</b>", "dog", "cat"])
     desk.close()
     made.table = other
-    keep_scores(made.run, other, made.scores[::-1])
     again = made.open()  # the model's order of classes stays
     assert again.verdicts.keys() == {("003.png", "<b>car</b>")}
     page = again.page("all", Filter(), False, 0, 120)
     assert [(item["image"], item["class"]) for item in page["items"] if item["answer"]] == [(36, 2)]
 
 
-def test_answers_about_other_tables_are_kept_aside(client, desk, made):
-    answer(client, (3, 2))
+def test_answers_about_other_tables_are_kept_aside(answer, desk, made):
+    answer((3, 2))
     desk.close()
     made.table = made.table.select(slice(10, 20))
-    keep_scores(made.run, made.table, made.scores[10:20])
     again = made.open()
     assert again.verdicts == {}
     assert again.undo("me")["undone"] == []
@@ -139,31 +155,34 @@ def test_wrong_parameters_are_named(client, query):
     assert query.split("=")[0] in response.json()["error"] or "twice" in response.json()["error"]
 
 
+ONE = {"picture": "000.png", "class_name": "cat", "content": "0" * TAG, "answer": "yes", "queue": "all"}
+
+
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"null", b'{"browser": "me"}', b'{"browser": "", "answers": []}', b"\xff\xfe",
-     b'{"browser": "me", "answers": []}',
-     b'{"browser": "me", "answers": [{"image": 0, "class": 0, "answer": "maybe", "queue": "all"}]}',
-     b'{"browser": "me", "answers": [{"image": -1, "class": 0, "answer": "yes", "queue": "all"}]}',
-     b'{"browser": "me", "answers": [{"image": 40, "class": 0, "answer": "yes", "queue": "all"}]}',
-     b'{"browser": "me", "answers": [{"image": 0, "class": 3, "answer": "yes", "queue": "all"}]}',
-     b'{"browser": "me", "answers": [{"image": true, "class": 0, "answer": "yes", "queue": "all"}]}',
-     b'{"browser": "me", "answers": [{"image": 0, "class": 0, "answer": "yes", "queue": "all"}], "more": 1}'],
+    [b"", b"{", b"[]", b"null", b'{"browser": "me"}', b"\xff\xfe", {"browser": "", "answers": []},
+     {"browser": "", "answers": [ONE]}, {"browser": "me", "answers": []}, {"browser": "me", "answers": [ONE] * 1001},
+     *({"browser": "me", "answers": [ONE | change]} for change in (
+         {"answer": "maybe"}, {"queue": "none"}, {"picture": ""}, {"picture": 0}, {"picture": "x" * 5000},
+         {"class_name": None}, {"content": ""}, {"content": "0" * (TAG - 1)}, {"content": "../" + "0" * (TAG - 3)},
+         {"more": 1})),
+     {"browser": "me", "answers": [ONE], "more": 1}],
 )  # fmt: skip
 def test_wrong_answers_are_refused_whole(client, body, desk):
-    response = client.post("/api/answers", content=body, headers={"Content-Type": "application/json"})
+    data = body if isinstance(body, bytes) else json.dumps({"store": desk.store.identity, **body}).encode()
+    response = client.post("/api/answers", content=data, headers={"Content-Type": "application/json"})
     assert response.status_code == 400
     assert response.json()["error"].endswith(".")
     assert desk.store.verdicts() == {}
 
 
-def test_export_goes_where_the_server_says_and_nowhere_else(client, desk, made):
+def test_export_goes_where_the_server_says_and_nowhere_else(client, answer, desk):
     done = client.post("/api/export", json={"format": "csv"}).json()
     assert done["path"].startswith(str(desk.home))
     for wrong in ("voc", "../../x", "parquet/../../x"):
         assert client.post("/api/export", json={"format": wrong}).status_code == 400
     assert len(list(desk.home.glob("labels-*"))) == 1
-    answer(client, (0, 0))
+    answer((0, 0))
     path = client.post("/api/export", json={"format": "parquet"}).json()["path"]
     assert LabelTable.read_parquet(path).dense()[0, 0] == 1
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from partlabel import formats, train
-from partlabel.app.review.desk import Asked
 from partlabel.app.review.exporting import format_names, with_answers, write
 from partlabel.app.review.verdicts import Verdict
 from partlabel.core.errors import UserError
 from partlabel.labels.table import ORIGINS, LabelTable
+from tests.app.review.made import said
 from tests.pictures import make_pictures, tiny_config
 
 NAMES = ["a.png", "b.png", "c.png"]
@@ -98,7 +98,7 @@ def test_train_takes_what_was_exported(tmp_path, desk, made):
     labels = make_pictures(tmp_path / "pictures", 40)  # other pictures, under the names of the run
     assert labels.images.to_pylist() == made.table.images.to_pylist()
     open_pairs = np.argwhere(made.table.dense() == 0)[:10]
-    desk.answer("me", "1", [Asked(int(i), int(c), "yes", "all") for i, c in open_pairs], False)
+    desk.answer("me", "1", [said(desk, int(i), int(c), "yes") for i, c in open_pairs], False)
     done = desk.export("parquet")
     table = LabelTable.read_parquet(done["path"])
     assert (done["answers"], done["labels"]) == (10, made.table.num_known + 10)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from partlabel.app.review.desk import Asked
 from partlabel.app.review.precision import Precision, estimate, interval
+from tests.app.review.made import said
 from tests.reference import review as reference
 
 
@@ -43,7 +43,7 @@ def test_answers_outside_the_sample_do_not_count(desk):
 
     def answer(keys, value):
         pairs = [desk.board.pair(int(key)) for key in keys]
-        desk.answer("me", str(keys), [Asked(image, cls, value, "filled") for image, cls in pairs], False)
+        desk.answer("me", str(keys), [said(desk, image, cls, value, "filled") for image, cls in pairs], False)
         return desk.state("me")["precision"]
 
     assert answer(outside, "no") == {"present": None, "absent": None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -18,6 +19,9 @@ import pytest
 from partlabel.app.cli import main
 from partlabel.app.review import server
 from partlabel.app.review.answers import AnswerStore
+from partlabel.app.review.app import REVIEW
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -53,8 +57,13 @@ def client(address):
     return httpx.Client(base_url=base, headers={"Origin": base}, timeout=60)
 
 
-def answers_of(image, cls, said):
-    return {"answers": [{"image": image, "class": cls, "answer": said, "queue": "all"}]}
+def answers_of(browser, image, cls, said):
+    """The body of an answer, as a page that was just loaded sends it."""
+    session = browser.get("/api/session").json()
+    item = browser.get(f"/api/picture/{image}", headers={REVIEW: session["review"]}).json()
+    name = session["classes"][cls]["name"]
+    given = {"picture": item["picture"], "class_name": name, "content": item["content"]}
+    return {"store": session["store"], "answers": [{**given, "answer": said, "queue": "all"}]}
 
 
 def test_a_killed_server_has_lost_no_answer_that_it_acknowledged(started):
@@ -67,7 +76,7 @@ def test_a_killed_server_has_lost_no_answer_that_it_acknowledged(started):
                     for cls, class_name in enumerate(started.table.classes):
                         said = "yes" if (number + cls) % 2 else "no"
                         try:
-                            body = {"browser": name, **answers_of(number, cls, said)}
+                            body = {"browser": name, **answers_of(browser, number, cls, said)}
                             reply = browser.post("/api/answers", json=body)
                         except httpx.TransportError:
                             return
@@ -97,9 +106,23 @@ def test_a_killed_server_has_lost_no_answer_that_it_acknowledged(started):
 def test_a_second_server_of_a_run_is_refused_until_the_first_is_gone(started, capsys):
     with running(started):
         assert main(command(started, "--port", "0")) == 2
-        assert "is being reviewed already" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert f"{started.run}: is in use by partlabel review at port " in said
+        assert "since" in said
     with running(started) as (_, address), client(address) as browser:  # the lock of a killed one is gone
         assert browser.get("/api/session").json()["pictures"] == 40
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_stopped_server_leaves_all_answers_in_one_file(started, number):
+    with running(started) as (process, address), client(address) as browser:
+        assert browser.post("/api/answers", json={"browser": "me", **answers_of(browser, 0, 0, "yes")}).is_success
+        process.send_signal(number)
+        process.wait(timeout=30)
+    assert [path.name for path in (started.run / "review").glob("answers*")] == ["answers.sqlite"]
+    with sqlite3.connect(started.run / "review" / "answers.sqlite") as connection:
+        assert connection.execute("SELECT count(*) FROM answers").fetchone() == (1,)
+    assert not list(started.run.glob(".lock*"))
 
 
 def test_a_second_start_needs_no_torch_and_stops_at_ctrl_c(started):
@@ -125,7 +148,7 @@ def test_others_need_the_token_of_the_start_address(started):
             assert browser.get("/api/session").status_code == 403
             assert browser.get(f"/?token={token}").status_code == 303
             assert browser.get("/api/session").status_code == 200
-            body = {"browser": "me", **answers_of(0, 0, "yes")}
+            body = {"browser": "me", **answers_of(browser, 0, 0, "yes")}
             assert browser.post("/api/answers", json=body).status_code == 200
             assert browser.get("/api/session", headers={"Host": "evil.example"}).status_code == 403
 

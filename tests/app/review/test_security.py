@@ -8,17 +8,25 @@ from urllib.parse import unquote
 import pytest
 from starlette.testclient import TestClient
 
-from partlabel.app.review.app import make_app
+from partlabel.app.review.app import REVIEW, make_app
 from partlabel.app.review.security import COOKIE, HEADERS, MAX_BODY, is_loopback, new_token
-from tests.app.review.made import Made
+from tests.app.review.made import Made, as_json
 
-ANSWER = {"browser": "me", "answers": [{"image": 0, "class": 0, "answer": "yes", "queue": "all"}]}
 TOKEN = new_token()
 
 
 def browser(desk, host="127.0.0.1", token=None, base="http://127.0.0.1:8000", **headers):
-    app = make_app(desk, host=host, token=token)
-    return TestClient(app, base_url=base, headers={"Origin": base, **headers}, follow_redirects=False)
+    app = make_app(desk, host=host, token=token, port=8000)
+    headers = {"Origin": base, REVIEW: desk.identity, **headers}
+    return TestClient(app, base_url=base, headers=headers, follow_redirects=False)
+
+
+def an_answer(desk):
+    return {"store": desk.store.identity, "browser": "me", "answers": [as_json(desk, 0, 0, "yes")]}
+
+
+def photo(desk):
+    return f"/photo/{desk.pictures.content(0)}/0"
 
 
 def nothing_stored(desk):
@@ -29,7 +37,7 @@ def nothing_stored(desk):
 def test_the_page_itself_gets_in(desk, host):
     client = browser(desk, base=f"http://{host}")
     assert client.get("/api/session").status_code == 200
-    assert client.post("/api/answers", json=ANSWER).status_code == 200
+    assert client.post("/api/answers", json=an_answer(desk)).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -41,8 +49,8 @@ def test_a_name_that_a_stranger_points_at_this_machine_is_refused(desk, host):
     client = browser(desk)
     for response in (
         client.get("/api/session", headers={"Host": host}),
-        client.get("/photo/0", headers={"Host": host}),
-        client.post("/api/answers", json=ANSWER, headers={"Host": host, "Origin": f"http://{host}"}),
+        client.get(photo(desk), headers={"Host": host}),
+        client.post("/api/answers", json=an_answer(desk), headers={"Host": host, "Origin": f"http://{host}"}),
     ):
         assert response.status_code == 403
         assert "cat" not in response.text
@@ -60,7 +68,11 @@ def test_two_hosts_are_refused(desk):
 )
 def test_requests_of_another_page_are_refused(desk, origin):
     client = browser(desk)
-    for path, body in (("answers", ANSWER), ("undo", {"browser": "me"}), ("export", {"format": "csv"})):
+    for path, body in (
+        ("answers", an_answer(desk)),
+        ("undo", {"store": desk.store.identity, "browser": "me"}),
+        ("export", {"format": "csv"}),
+    ):
         assert client.post(f"/api/{path}", json=body, headers={"Origin": origin}).status_code == 403
     assert client.get("/api/session", headers={"Origin": origin}).status_code == 403
     assert nothing_stored(desk)
@@ -69,7 +81,7 @@ def test_requests_of_another_page_are_refused(desk, origin):
 def test_what_changes_something_says_where_it_comes_from(desk):
     client = browser(desk)
     del client.headers["Origin"]
-    assert client.post("/api/answers", json=ANSWER).status_code == 403
+    assert client.post("/api/answers", json=an_answer(desk)).status_code == 403
     assert client.get("/api/session").status_code == 200
     assert nothing_stored(desk)
 
@@ -78,19 +90,19 @@ def test_pictures_are_not_shown_inside_pages_of_others(desk):
     client = browser(desk)
     del client.headers["Origin"]
     fetch = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
-    assert client.get("/photo/0", headers=fetch).status_code == 403
-    assert client.get("/photo/0", headers=fetch | {"Sec-Fetch-Site": "same-site"}).status_code == 403
-    assert client.get("/photo/0", headers=fetch | {"Sec-Fetch-Site": "same-origin"}).status_code == 200
+    assert client.get(photo(desk), headers=fetch).status_code == 403
+    assert client.get(photo(desk), headers=fetch | {"Sec-Fetch-Site": "same-site"}).status_code == 403
+    assert client.get(photo(desk), headers=fetch | {"Sec-Fetch-Site": "same-origin"}).status_code == 200
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     assert client.get("/", headers=link).status_code == 200  # a link to the page may be followed
-    assert client.post("/api/answers", json=ANSWER, headers=link | {"Origin": "null"}).status_code == 403
+    assert client.post("/api/answers", json=an_answer(desk), headers=link | {"Origin": "null"}).status_code == 403
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_what_a_form_of_another_page_could_send_is_refused(desk, kind):
     """Without a question to this server, a browser sends only these kinds across pages."""
     client = browser(desk)
-    response = client.post("/api/answers", content=json.dumps(ANSWER), headers={"Content-Type": kind})
+    response = client.post("/api/answers", content=json.dumps(an_answer(desk)), headers={"Content-Type": kind})
     assert response.status_code == 400
     assert client.get("/api/answers", params={"browser": "me"}).status_code == 405
     assert nothing_stored(desk)
@@ -101,7 +113,7 @@ def test_without_the_token_nobody_gets_in(desk):
     for path in (
         "/",
         "/api/session",
-        "/photo/0",
+        photo(desk),
         "/static/app.js",
         f"/api/session?token={TOKEN}",
         "/?token=",
@@ -109,8 +121,8 @@ def test_without_the_token_nobody_gets_in(desk):
     ):
         assert client.get(path).status_code == 403, path
     for cookie in ("", "x", TOKEN[:-1], TOKEN + "x", TOKEN.swapcase()):
-        assert client.get("/api/session", headers={"Cookie": f"{COOKIE}={cookie}"}).status_code == 403
-    assert client.post("/api/answers", json=ANSWER).status_code == 403
+        assert client.get("/api/session", headers={"Cookie": f"{COOKIE}-8000={cookie}"}).status_code == 403
+    assert client.post("/api/answers", json=an_answer(desk)).status_code == 403
     assert nothing_stored(desk)
 
 
@@ -122,7 +134,7 @@ def test_the_start_address_lets_in_and_leaves_no_token_behind(desk):
     parts = {part.strip() for part in start.headers["set-cookie"].split(";")}
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} < parts
     assert client.get("/api/session").status_code == 200
-    assert client.post("/api/answers", json=ANSWER).status_code == 200
+    assert client.post("/api/answers", json=an_answer(desk)).status_code == 200
     assert (
         client.get("/api/session", headers={"Host": "evil.example", "Origin": "http://evil.example"}).status_code == 403
     )
@@ -156,8 +168,6 @@ def test_large_requests_are_refused_whatever_they_say_about_their_size(desk):
     assert client.post("/api/answers", content=parts(), headers=headers).status_code == 413
     lies = headers | {"Content-Length": "-5"}
     assert client.post("/api/answers", content=b"{}", headers=lies).status_code == 413
-    many = {"browser": "me", "answers": ANSWER["answers"] * 1001}
-    assert client.post("/api/answers", json=many).status_code == 400
     assert nothing_stored(desk)
 
 
@@ -166,7 +176,7 @@ def test_large_requests_are_refused_whatever_they_say_about_their_size(desk):
     ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static/%2e%2e%2fapp.py", "/../run.json",
      "/static/..%5capp.py", "/static//etc/passwd", "/static/%2fetc%2fpasswd", "/static/....//app.py", "/static/",
      "/static/%252e%252e/app.py", "/static/app.js%00.css", "/thumbnail/../../run.json", "/photo/%2e%2e%2f0",
-     "/photo/0%2f..%2f.."],
+     "/photo/0%2f..%2f..", "/photo/x/../../app.py"],
 )  # fmt: skip
 def test_no_path_leads_out_of_the_files_of_the_page(desk, path):
     """Sent as they are, as curl --path-as-is does; the client here would tidy them up."""
@@ -187,7 +197,7 @@ def test_every_answer_carries_the_headers(desk):
     responses = [
         client.get("/"),
         client.get("/api/session"),
-        client.get("/photo/0"),
+        client.get(photo(desk)),
         client.get("/static/nothing.js"),
         client.get("/nothing"),
         client.get("/api/session", headers={"Host": "evil.example"}),

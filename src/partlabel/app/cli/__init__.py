@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TextIO
 
 from cyclopts import App, CycloptsError, Parameter
@@ -31,6 +33,9 @@ from partlabel.app.cli import (
 from partlabel.core.errors import PartlabelWarning, UserError
 
 __all__ = ["app", "main"]
+
+#: parameters that name a file to be written
+_WRITTEN = ("output", "held_out")
 
 HELP = """\
 Train a multi-label image classifier when only some labels of each picture are known, and predict the rest.
@@ -120,6 +125,23 @@ def _show_warning(
     _say(f"warning: {message}" if issubclass(category, PartlabelWarning) else f"{category.__name__}: {message}")
 
 
+@contextmanager
+def _only_writer(words: list[str]) -> Generator[None]:
+    """Hold the file that a command is told to write, so that two that were started at once do not mix their results."""
+    bound = app.parse_args(words, print_error=False, exit_on_error=False)[1]
+    bound.apply_defaults()
+    name_of_command = " ".join(["partlabel", *words[: 2 if words[:1] in (["labels"], ["import"]) else 1]])
+    with ExitStack() as held:
+        for name in _WRITTEN:
+            output = bound.arguments.get(name)
+            # What cannot be locked there cannot be written either, which the command says in its own words.
+            if isinstance(output, Path) and output.suffix and os.access(output.parent, os.W_OK) and not output.is_dir():
+                from partlabel.core.lock import holding
+
+                held.enter_context(holding(output, name_of_command))
+        yield
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code.
 
@@ -134,7 +156,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
-            app(words)
+            with _only_writer(words):
+                app(words)
         except CycloptsError as error:
             _say(f"partlabel: {error}\nTry: {' '.join(['partlabel', *(error.command_chain or ()), '--help'])}")
             return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +53,7 @@ def complete(
     """
     with reporting(json) as report:
         from partlabel import formats
+        from partlabel.core.lock import holding
         from partlabel.labels.table import LabelTable
         from partlabel.tasks.complete import REPORT, complete_run
 
@@ -61,7 +63,8 @@ def complete(
         if not output.parent.is_dir():
             raise UserError(f"{output}: the folder {output.parent} does not exist")
         table = None if labels is None else LabelTable.read_parquet(labels)
-        made, done = complete_run(run, images, table, precision=precision, confidence=confidence, seed=seed)
+        with holding(run, "partlabel complete") if run.is_dir() else nullcontext():
+            made, done = complete_run(run, images, table, precision=precision, confidence=confidence, seed=seed)
         if format is None:
             made.write_parquet(output)
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from partlabel.app.cli.models import list_pictures
+from partlabel.app.cli.models import list_images
 from partlabel.app.cli.output import Json, reporting
 from partlabel.core.errors import UserError
 
@@ -65,7 +65,7 @@ def export(
         from partlabel.models.onnx import OPSET
 
         model = Model.load(run)
-        paths = list_pictures(images, None)[1]
+        paths = list_images(images, None)[1]
         opset = OPSET if output.suffix == ".onnx" else None
         kind = "torch.export program" if opset is None else f"ONNX, opset {opset}{', INT8' if int8 else ''}"
         if int8:

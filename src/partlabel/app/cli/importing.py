@@ -22,6 +22,7 @@ from partlabel.formats.report import check_place, report_paths, store
 group = App(name="import", help_format="markdown")
 
 SOURCE = Annotated[Path, Parameter(help="The annotation file, or the folder of annotation files.")]
+MORE = "More files, read as one table with the first; a pattern in quotes, such as 'parts/*.csv', names several."
 OUTPUT = Annotated[
     Path,
     Parameter(
@@ -34,11 +35,11 @@ OUTPUT = Annotated[
 def _command(format: formats.Format) -> Any:
     """Make the command of one format: its flags are the fields of the format's options."""
 
-    def run(source: Path, /, *, output: Path, json: bool = False, **options: str | None) -> None:
+    def run(source: Path, /, *more: Path, output: Path, json: bool = False, **options: str | None) -> None:
         with reporting(json) as report:
             check_place(output)
             with Reporter().bar("megabytes read") as bar, watched(bar):
-                table, found = formats.read(format.name, source, **options)
+                table, found = formats.read(format.name, [source, *more], **options)
             store(table, found, output)
             as_json, as_text = report_paths(output)
             report(
@@ -48,6 +49,9 @@ def _command(format: formats.Format) -> Any:
 
     arguments = [
         Argument("source", Argument.POSITIONAL_ONLY, annotation=SOURCE),
+        Argument(
+            "more", Argument.VAR_POSITIONAL, annotation=Annotated[Path, Parameter(help=MORE, show=format.several)]
+        ),
         Argument("output", Argument.KEYWORD_ONLY, annotation=OUTPUT),
         *(
             Argument(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
 from partlabel.app.cli.settings import Settings, make_config
+from partlabel.core.compute import is_first_process
 
 if TYPE_CHECKING:
     from partlabel.labels.table import LabelTable
+    from partlabel.training.run import Run
 
 Output = Annotated[Path, Parameter(alias="-o")]
 
@@ -56,15 +57,16 @@ def train(
         chosen = make_config(preset, config, settings, share)
         table = LabelTable.read_parquet(labels)
         true = None if truth is None else LabelTable.read_parquet(truth)
-        summary = run_training(
-            table, images, out=output, config=chosen, validation=held_out, truth=true, resume=resume
-        ).summary
-        if os.environ.get("RANK", "0") == "0":  # one of the processes of torchrun speaks for all
-            report({"run": str(output), **summary}, _trained(summary, output))
+        run = run_training(table, images, out=output, config=chosen, validation=held_out, truth=true, resume=resume)
+        if is_first_process():
+            report({"run": str(output), **run.summary, "headline": run.headline}, _trained(run, output))
 
 
-def _trained(summary: dict[str, Any], run: Path) -> str:
+def _trained(run: Run, folder: Path) -> str:
     """Say what a training came to."""
+    from partlabel.metrics.headline import say
+
+    summary, headline = run.summary, run.headline
     labels, pictures, seconds = summary["known_labels"], summary["images_trained"], summary["seconds"]
     lines = [f"Trained on {labels:,} known labels of {pictures:,} pictures in {seconds:,.0f} s"]
     if summary["images_without_labels"]:
@@ -75,10 +77,12 @@ def _trained(summary: dict[str, Any], run: Path) -> str:
         lines.append(f"Added: {summary['labels_added']:,} labels of the model in {len(summary['rounds'])} rounds")
     measured = summary["best"]["validation"]
     if measured and measured["mean_ap"] is not None:
-        lines.append(
-            f"Best epoch: {summary['best_epoch']}, with mAP {measured['mean_ap']:.2%} on the validation pictures"
-        )
-    return "\n".join([*lines, f"Written to {run}"])
+        lines.append(f"Best epoch: {summary['best_epoch']}, chosen by the known labels of the validation part")
+    if headline is None:
+        lines.append("How good it is was not measured: no labels were held out")
+    else:
+        lines.append(say(headline))
+    return "\n".join([*lines, f"Written to {folder}"])
 
 
 def _validation(given: str | None) -> tuple[float | None, LabelTable | None]:

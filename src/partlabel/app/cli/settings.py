@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from partlabel.core.errors import UserError
+from partlabel.method.losses import LOSSES
+from partlabel.method.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     from partlabel.training.config import Config
+
+if TYPE_CHECKING:
+    LossName = str
+    StrategyName = str
+else:  # the choices of the command line are the names in the registries
+    LossName = Literal[tuple(LOSSES)]
+    StrategyName = Literal[tuple(STRATEGIES)]
 
 GROUP = Group("Settings (what is left out comes from the preset or the settings file)", sort_key=10)
 
@@ -55,15 +64,12 @@ class Settings:
     weights: str | None = None
     freeze: str | None = None
     size: int | None = None
-    loss: Literal["partial-bce", "bce", "an", "wan", "an-ls", "asl", "hill", "splc", "ll-r", "ll-ct"] | None = None
+    loss: LossName | None = None
     gamma: float | None = None
     graph: Annotated[bool | None, Parameter(negative="--no-graph")] = None
     dropout: float | None = None
     relabel_before: str | None = None
-    strategy: (
-        Literal["score-threshold", "score-proportion", "positive-only", "uncertainty", "all-at-once", "class-adaptive"]
-        | None
-    ) = None
+    strategy: StrategyName | None = None
     theta: float | None = None
     optimizer: Literal["sgd", "adamw", "closed-form"] | None = None
     epochs: int | None = None

@@ -11,6 +11,7 @@ from partlabel.labels.holdout import RANDOM, at_random
 from partlabel.labels.inspect import Inspection, inspect
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.metrics import risk_control
+from partlabel.training.evidence import evidence
 from partlabel.training.run import Run
 
 #: classes of the table of classes that occur together
@@ -131,10 +132,11 @@ def _together(table: LabelTable, found: Inspection) -> dict[str, Any]:
 
 
 def random_check(run: Run) -> dict[str, Any]:
-    """Whether the held-out labels of each class look like a random sample of its pairs.
+    """Whether the known labels of each class look like a random sample of its pairs.
 
-    For each class the scores of the held-out labels that count as a random sample (origin ``given`` or ``sampled``) are
-    compared with those of the pairs of the same pictures whose label is unknown, by the two-sample test of
+    For each class the scores of the labels that the run is judged on (all known ones out of fold, or those of the
+    validation part) that count as a random sample (origin ``given`` or ``sampled``) are compared with those of the
+    pairs of the same images whose label is unknown, by the two-sample test of
     :func:`partlabel.metrics.risk_control.compare`. It is the assumption of ``partlabel complete``.
 
     Returns:
@@ -142,14 +144,16 @@ def random_check(run: Run) -> dict[str, Any]:
         ``classes``: for each class ``held_out``, ``unknown``, ``distance``, ``p``, ``alike`` (None where not checked);
         ``not_random``: held-out labels by the origins that are no random sample.
     """
-    held = run.held_out
+    held = evidence(run)
+    assert held is not None  # asked for measured runs only
     counts = at_random(held.table)
     sample = held.table.hide(counts).dense() != 0
     known = held.table.dense() != 0
-    trained = run.labels.image_index(held.table.images)
-    known[trained >= 0] |= run.labels.dense(trained[trained >= 0]) != 0
+    if held.kind == "validation":
+        trained = run.labels.image_index(held.table.images)
+        known[trained >= 0] |= run.labels.dense(trained[trained >= 0]) != 0
     own, open_ = sample.sum(0), (~known).sum(0)
-    checked = (own >= _FEW_HELD) & (open_ >= _FEW_HELD)
+    checked = (own >= _FEW_HELD) & (open_ >= _FEW_HELD) & np.isfinite(held.scores).all(0)
     classes = []
     for c, name in enumerate(held.table.classes):
         distance, p, alike = None, None, None

@@ -69,6 +69,7 @@ def _classes(run: Run, on: Measured, found: Numbers) -> list[dict[str, Any]]:
                 "present": int(metrics.present[c]),
                 "absent": int(metrics.absent[c]),
                 "average_precision": number(metrics.average_precision[c]),
+                "roc_auc": number(metrics.roc_auc[c]),
                 "low": low,
                 "high": high,
                 "precision": number(metrics.precision[c]),
@@ -88,7 +89,7 @@ def _reasons(metrics: Metrics, c: int) -> dict[str, str]:
     predicted = int(metrics.true_positive[c] + metrics.false_positive[c])
     reasons = {}
     if not present:
-        reasons |= dict.fromkeys(("average_precision", "recall"), "no known present label")
+        reasons |= dict.fromkeys(("average_precision", "roc_auc", "recall"), "no known present label")
     elif present < FEW:
         reasons["interval"] = f"fewer than {FEW} known present labels"
     if not predicted:
@@ -96,19 +97,20 @@ def _reasons(metrics: Metrics, c: int) -> dict[str, str]:
     if not present and not predicted:
         reasons["f1"] = "no label is known or predicted present"
     if present and not metrics.absent[c]:
-        reasons["one_sided"] = "no known absent label, so the average precision is 100 whatever the scores"
+        undefined = ("average_precision", "roc_auc", "precision", "f1")
+        reasons |= dict.fromkeys(undefined, "no known absent label, so nothing can be wrongly called present")
     return reasons
 
 
 def _curves(on: Measured) -> list[dict[str, Any] | None]:
-    """Precision and recall at falling thresholds, known labels only; None where no label is known present."""
+    """Precision and recall at falling thresholds, known labels only; None without known labels of both signs."""
     return [_curve(on.scores[:, c], on.labels[:, c]) for c in range(len(on.classes))]
 
 
 def _curve(scores: NDArray[np.float32], labels: NDArray[np.int8]) -> dict[str, list[float]] | None:
     known = labels != 0
     x, present = scores[known], labels[known] > 0
-    if not present.any():
+    if present.all() or not present.any():
         return None
     order = np.argsort(-x, kind="stable")
     last = np.flatnonzero(np.append(x[order][1:] != x[order][:-1], True))

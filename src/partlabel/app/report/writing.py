@@ -15,6 +15,8 @@ from partlabel.app.report.results import results_section
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json, write_text
 from partlabel.labels.table import LabelTable
+from partlabel.metrics.headline import headline
+from partlabel.training.evidence import evidence
 from partlabel.training.run import Run, read_runs
 
 #: of the form of the JSON; a field that goes away or changes its meaning raises it
@@ -133,6 +135,15 @@ def _measured_on(
     return [on_table(run, table, name, images) for run in runs]
 
 
+def _headline(run: Run, on: Measured | None) -> dict[str, Any] | None:
+    """What all labels would say: as the training found it, or on the table that was given."""
+    if on is None or on.on_validation:
+        return run.headline
+    found = headline(on.scores, on.labels, on.classes, on.thresholds, units=on.units)
+    about = {"measured_on": on.source, "meaning": "the labels of this table, scored by the best model"}
+    return {**about, "images": len(on.labels), "known_labels": int((on.labels != 0).sum()), **found.to_dict()}
+
+
 def _run_section(run: Run, on: Measured | None, found: Numbers | None) -> dict[str, Any]:
     planned = run.config.optim.epochs
     scored = [row for row in run.epochs if row["validation"] and row["validation"]["mean_ap"] is not None]
@@ -144,9 +155,10 @@ def _run_section(run: Run, on: Measured | None, found: Numbers | None) -> dict[s
         "classes": len(run.labels.classes),
         "settings": run.config.to_dict(),
         "data": data_section(run),
-        "random_check": random_check(run) if run.is_validated else None,
+        "random_check": random_check(run) if evidence(run) is not None else None,
         "training": {"epochs_planned": planned, "best_epoch": best["epoch"], "epochs": run.epochs},
         "rounds": run.rounds,
+        "headline": _headline(run, on),
         "results": None if on is None or found is None else results_section(run, on, found),
         "labels_spent": labels_spent(run, found),
     }

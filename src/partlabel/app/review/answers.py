@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from partlabel.app.review.verdicts import Answer, Given, Verdict, judge
 from partlabel.core.errors import UserError
 
-VERSION = 1
+VERSION = 2
 #: seconds that the rate of answers looks back
 RECENT = 20 * 60.0
 #: a longer pause between two answers is no work
@@ -36,23 +37,45 @@ CREATE TABLE answers (
     queue TEXT NOT NULL,
     settles INTEGER NOT NULL,
     undone INTEGER NOT NULL DEFAULT 0,
-    time REAL NOT NULL
+    time REAL NOT NULL,
+    content TEXT,
+    before TEXT
 );
+CREATE TABLE about (id TEXT NOT NULL);
+INSERT INTO about VALUES (lower(hex(randomblob(16))));
 CREATE INDEX by_pair ON answers (image, class);
 CREATE INDEX by_batch ON answers (browser, batch);
 CREATE INDEX by_time ON answers (browser, time);
+PRAGMA user_version = {VERSION};
+"""
+_FROM_1 = f"""
+ALTER TABLE answers ADD COLUMN content TEXT;
+ALTER TABLE answers ADD COLUMN before TEXT;
+CREATE TABLE about (id TEXT NOT NULL);
+INSERT INTO about VALUES (lower(hex(randomblob(16))));
 PRAGMA user_version = {VERSION};
 """
 
 
 @dataclass(frozen=True)
 class New:
-    """An answer to be stored: ``image`` and ``cls`` by name, and the ``queue`` that it came from."""
+    """An answer to be stored.
+
+    Attributes:
+        image: the image by name.
+        cls: the class by name.
+        answer: yes, no or skip.
+        queue: where it was asked.
+        content: the beginning of the hash of what the person saw; None: not known.
+        before: what the label was then, such as ``given present``; None: unknown.
+    """
 
     image: str
     cls: str
     answer: Answer
     queue: str
+    content: str | None = None
+    before: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +84,10 @@ class Pace:
 
     per_hour: float | None
     minutes: float
+
+
+class StoreError(Exception):
+    """The answers could not be written or read now, such as on a full disk; in words."""
 
 
 class AnswerStore:
@@ -83,7 +110,8 @@ class AnswerStore:
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._open()
-        except sqlite3.Error as error:
+            self.identity = self._identity()
+        except (sqlite3.Error, OSError) as error:
             raise UserError(f"{path}: the answers cannot be read or written ({error})") from error
 
     def _open(self) -> None:
@@ -93,26 +121,42 @@ class AnswerStore:
             raise UserError(f"{self.path}: written by a newer partlabel (answers version {version}, known: {VERSION})")
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
-        if version == 0:
-            self._connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+        if version < VERSION:
+            self._connection.executescript(f"BEGIN IMMEDIATE; {_FROM_1 if version else _SCHEMA} COMMIT;")
+        wrong = run("PRAGMA quick_check(1)").fetchone()[0]
+        if wrong != "ok":
+            raise sqlite3.DatabaseError(f"damaged: {wrong}; restore a copy of it")
+
+    def _identity(self) -> str:
+        """What tells this store from that of any other run, a copy of this one included; 16 hexadecimal digits."""
+        name = self._connection.execute("SELECT id FROM about").fetchone()[0]
+        return hashlib.blake2b(f"{name} {os.stat(self.path).st_ino}".encode(), digest_size=8).hexdigest()
 
     def close(self) -> None:
-        """Close the file."""
+        """Bring all answers into the one file, and close it."""
         with self._lock:
+            with suppress(sqlite3.Error):  # they are safe beside it too
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._connection.close()
 
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
-        """All of the block is stored, or nothing; when it ends, it is on disk."""
+        """All of the block is stored, or nothing; when it ends, it is on disk.
+
+        Raises:
+            StoreError: it could not be stored.
+        """
         with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
             try:
+                self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
                 self._connection.execute("COMMIT")
-            except BaseException:
+            except sqlite3.Error as error:
+                raise StoreError(f"The answers cannot be written now ({error})") from error
+            finally:
                 if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+                    with suppress(sqlite3.Error):
+                        self._connection.execute("ROLLBACK")
 
     def add(self, browser: str, batch: str, answers: Sequence[New], *, settle: bool = False) -> bool:
         """Store answers that belong together; they are on disk when this returns.
@@ -133,9 +177,12 @@ class AnswerStore:
             if connection.execute(known, (browser, batch)).fetchone():
                 return False
             connection.executemany(
-                "INSERT INTO answers (browser, batch, image, class, answer, queue, settles, time) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(browser, batch, a.image, a.cls, a.answer, a.queue, int(settle), now) for a in answers],
+                "INSERT INTO answers (browser, batch, image, class, answer, queue, settles, time, content, before) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (browser, batch, a.image, a.cls, a.answer, a.queue, int(settle), now, a.content, a.before)
+                    for a in answers
+                ],
             )
         return True
 
@@ -156,13 +203,17 @@ class AnswerStore:
             connection.execute(f"UPDATE answers SET undone = 1 {where}", key)
         return list(dict.fromkeys((image, cls) for image, cls in rows))
 
-    def verdicts(self, pairs: Iterable[Pair] | None = None) -> dict[Pair, Verdict | None]:
+    def verdicts(
+        self, pairs: Iterable[Pair] | None = None, *, content: Callable[[str], str | None] = lambda image: None
+    ) -> dict[Pair, Verdict | None]:
         """What the answers to some questions come to, or to all that were answered.
 
         Args:
             pairs: the questions; None where an answer was taken back and no other is left.
+            content: what an image holds now, by its name; None: not known. Answers that were given when it held
+                something else do not count.
         """
-        columns = "SELECT image, class, number, browser, answer, settles, time FROM answers WHERE undone = 0"
+        columns = "SELECT image, class, number, browser, answer, settles, time, content FROM answers WHERE undone = 0"
         with self._lock:
             if pairs is None:
                 rows = self._connection.execute(columns).fetchall()
@@ -171,9 +222,20 @@ class AnswerStore:
                 found = {pair: [] for pair in pairs}
                 query = f"{columns} AND image = ? AND class = ?"
                 rows = [row for pair in found for row in self._connection.execute(query, pair)]
-        for image, cls, number, browser, answer, settles, when in rows:
+        for image, cls, number, browser, answer, settles, when, seen in rows:
+            now = None if seen is None else content(image)
+            if now is not None and now != seen:
+                continue
             found.setdefault((image, cls), []).append(Given(number, browser, answer, bool(settles), when))
         return {pair: judge(answers) for pair, answers in found.items()}
+
+    def outdated(self, content: Callable[[str], str | None]) -> list[str]:
+        """Images whose content is not that which some answer was about; see :meth:`verdicts`."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT DISTINCT image, content FROM answers WHERE undone = 0 AND content IS NOT NULL ORDER BY image"
+            ).fetchall()
+        return list(dict.fromkeys(image for image, seen in rows if content(image) not in (None, seen)))
 
     def pace(self, browser: str) -> Pace:
         """How fast a browser answers: yes and no over the last 20 minutes, and how long it has worked in 12 hours."""

@@ -13,19 +13,24 @@ from jinja2 import Environment, FileSystemLoader
 from msgspec import Meta, Struct
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from partlabel.app.review.answers import StoreError
 from partlabel.app.review.desk import QUEUES, Asked, Desk
-from partlabel.app.review.pictures import PHOTO, THUMBNAIL, NoPictureError
+from partlabel.app.review.pictures import PHOTO, TAG, THUMBNAIL, NoPictureError
 from partlabel.app.review.security import Guard
 from partlabel.app.review.views import FILTER_ORIGINS, Filter
 from partlabel.core.errors import UserError
 
+#: the header that names a review, see Desk.identity
+REVIEW = "X-Partlabel-Review"
+OTHER = "This server shows another run or table now. The page has to be loaded again."
 HERE = Path(__file__).parent
 #: pairs on one page, and characters of a search
 MAX_LIMIT, MAX_SEARCH = 500, 200
@@ -35,13 +40,15 @@ _Name = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class _Answer(Struct, forbid_unknown_fields=True):
-    image: Annotated[int, Meta(ge=0)]
-    cls: Annotated[int, Meta(ge=0)] = msgspec.field(name="class")
+    picture: Annotated[str, Meta(min_length=1, max_length=4096)]
+    class_name: Annotated[str, Meta(min_length=1, max_length=4096)]
+    content: Annotated[str, Meta(pattern=f"^[0-9a-f]{{{TAG}}}$")]
     answer: Literal["yes", "no", "skip"]
     queue: Literal["questions", "filled", "suspects", "all"]
 
 
 class _Answers(Struct, forbid_unknown_fields=True):
+    store: _Name
     browser: _Name
     answers: Annotated[list[_Answer], Meta(min_length=1, max_length=1000)]
     batch: _Name | None = None
@@ -49,6 +56,7 @@ class _Answers(Struct, forbid_unknown_fields=True):
 
 
 class _Undo(Struct, forbid_unknown_fields=True):
+    store: _Name
     browser: _Name
 
 
@@ -56,13 +64,14 @@ class _Export(Struct, forbid_unknown_fields=True):
     format: Annotated[str, Meta(max_length=64)]
 
 
-def make_app(desk: Desk, *, host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
+def make_app(desk: Desk, *, host: str = "127.0.0.1", token: str | None = None, port: int = 8000) -> ASGIApp:
     """Make the application.
 
     Args:
         desk: the review.
         host: the name or address that the server is bound to.
         token: the secret of the start address; None where only this machine can reach the server.
+        port: that the server listens at; names its cookie.
     """
     page = _Page(desk)
     routes = [
@@ -71,16 +80,37 @@ def make_app(desk: Desk, *, host: str = "127.0.0.1", token: str | None = None) -
         Route("/api/session", page.session),
         Route("/api/queue", page.queue),
         Route("/api/pictures", page.pictures),
-        Route("/api/picture/{image:int}", page.picture),
-        Route("/thumbnail/{image:int}", page.thumbnail),
-        Route("/photo/{image:int}", page.photo),
+        Route("/api/picture/{image}", page.picture),
+        Route("/thumbnail/{content}/{image}", page.thumbnail),
+        Route("/photo/{content}/{image}", page.photo),
         Route("/api/answers", page.answers, methods=["POST"]),
         Route("/api/undo", page.undo, methods=["POST"]),
         Route("/api/conflicts", page.conflicts),
         Route("/api/export", page.export, methods=["POST"]),
     ]
-    handlers: Mapping[Any, Any] = {HTTPException: _http_error, UserError: _user_error, Exception: _fault}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), host=host, token=token)
+    handlers: Mapping[Any, Any] = {
+        HTTPException: _http_error,
+        UserError: _user_error,
+        StoreError: _store_error,
+        Exception: _fault,
+    }
+    inner = _Named(Starlette(routes=routes, exception_handlers=handlers), desk.identity)
+    return Guard(inner, host=host, token=token, port=port)
+
+
+class _Named:
+    """ASGI middleware: every answer says which review it is about, so that a page of another one notices."""
+
+    def __init__(self, app: ASGIApp, identity: str) -> None:
+        self._app, self._identity = app, identity
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_named(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)[REVIEW] = self._identity
+            await send(message)
+
+        await self._app(scope, receive, send_named)
 
 
 class _Page:
@@ -99,7 +129,8 @@ class _Page:
         return _json(self._desk.session(given.get("browser")))
 
     def queue(self, request: Request) -> Response:
-        names = {"queue", "class", "origin", "value", "low", "high", "search", "open", "offset", "limit"}
+        self._same(request)
+        names = {"queue", "class", "origin", "value", "low", "high", "search", "open", "offset", "limit", "by_label"}
         given = _parameters(request, names)
         queue = _one_of("queue", given.get("queue", "all"), QUEUES)
         chosen = Filter(
@@ -112,13 +143,18 @@ class _Page:
         )
         offset, limit = _page_of(given)
         open_only = _one_of("open", given.get("open", "0"), ("0", "1")) == "1"
-        return _json(self._desk.page(queue or "all", chosen, open_only, offset, limit))
+        by_label = _one_of("by_label", given.get("by_label", "0"), ("0", "1")) == "1"
+        if by_label and chosen.cls is None:
+            raise HTTPException(400, "by_label needs a class.")
+        return _json(self._desk.page(queue or "all", chosen, open_only, offset, limit, by_label))
 
     def pictures(self, request: Request) -> Response:
+        self._same(request)
         given = _parameters(request, {"search", "offset", "limit"})
         return _json(self._desk.listed(_search(given), *_page_of(given)))
 
     def picture(self, request: Request) -> Response:
+        self._same(request)
         _parameters(request, set())
         return _json(self._desk.picture(self._image(request)))
 
@@ -130,43 +166,55 @@ class _Page:
 
     async def answers(self, request: Request) -> Response:
         given = await _body(request, _Answers)
-        for answer in given.answers:
-            self._check_pair(answer)
-        asked = [Asked(answer.image, answer.cls, answer.answer, answer.queue) for answer in given.answers]
+        self._same_store(given.store)  # what is answered stands in the answer itself, whatever table is shown
+        asked = [Asked(a.picture, a.class_name, a.content, a.answer, a.queue) for a in given.answers]
         return _json(
             await run_in_threadpool(self._desk.answer, given.browser, given.batch or uuid4().hex, asked, given.resolve)
         )
 
     async def undo(self, request: Request) -> Response:
+        self._same(request)
         given = await _body(request, _Undo)
+        self._same_store(given.store)
         done = await run_in_threadpool(self._desk.undo, given.browser)
         if done is None:
             raise HTTPException(409, "There is nothing to take back.")
         return _json(done)
 
     def conflicts(self, request: Request) -> Response:
+        self._same(request)
         _parameters(request, set())
         return _json({"items": self._desk.conflicts()})
 
     async def export(self, request: Request) -> Response:
+        self._same(request)
         given = await _body(request, _Export)
         return _json(await run_in_threadpool(self._desk.export, given.format))
 
     def _image(self, request: Request) -> int:
-        image = request.path_params["image"]
-        if image >= len(self._desk.names):
-            raise HTTPException(404, f"There is no picture {image}.")
-        return image
+        text = request.path_params["image"]
+        if not (text.isascii() and text.isdecimal() and len(text) <= 12 and int(text) < len(self._desk.names)):
+            raise HTTPException(404, "There is no image with this number.")
+        return int(text)
 
-    def _check_pair(self, answer: _Answer) -> None:
-        if answer.image >= len(self._desk.names) or answer.cls >= self._desk.table.num_classes:
-            raise HTTPException(400, f"There is no picture {answer.image} or no class {answer.cls}.")
+    def _same(self, request: Request) -> None:
+        """Refuse a page that was loaded from another review: its numbers mean other images and classes."""
+        if request.headers.get(REVIEW) != self._desk.identity:
+            raise HTTPException(409, OTHER)
+
+    def _same_store(self, store: str) -> None:
+        if store != self._desk.store.identity:
+            raise HTTPException(409, OTHER)
 
     def _jpeg(self, request: Request, side: int) -> Response:
         number = self._image(request)
+        if request.path_params["content"] != self._desk.pictures.content(number):
+            raise HTTPException(404, "This address is that of an image of another run or table.")
         try:
             found = self._desk.pictures.find(number, side)
-            headers = {"ETag": f'"{found.tag}"', "Cache-Control": "private, max-age=3600"}
+            # The address names the content, so that what a browser keeps can never be another image.
+            tag = f'"{found.content}-{side}"'
+            headers = {"ETag": tag, "Cache-Control": "private, max-age=31536000, immutable"}
             if request.headers.get("if-none-match") == headers["ETag"]:
                 return Response(status_code=304, headers=headers)
             return Response(self._desk.pictures.jpeg(number, found), media_type="image/jpeg", headers=headers)
@@ -244,6 +292,11 @@ def _http_error(request: Request, error: HTTPException) -> Response:
 
 def _user_error(request: Request, error: UserError) -> Response:
     return _json({"error": f"{error.message}."}, 400)
+
+
+def _store_error(request: Request, error: StoreError) -> Response:
+    """The page keeps its answers and sends them again."""
+    return _json({"error": f"{error}."}, 503)
 
 
 def _fault(request: Request, error: Exception) -> Response:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from partlabel.core.files import replacing
+from partlabel.core.files import new_array, replacing
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.metrics.calibration import Calibration
 
@@ -110,14 +110,15 @@ def open_board(
     count, classes = scores.shape
     levels, order = cache / f"levels-{of_scores}.npy", cache / f"order-{of_scores}.npy"
     start, states = cache / f"start-{of_scores}.npy", cache / f"states-{of_table}.npy"
-    if not levels.is_file():
+    if read_array(levels, (classes, count), np.uint16) is None:
         with _array(levels, (classes, count), np.uint16) as array:
             for low in range(0, count, _ROWS):
                 rows = slice(low, low + _ROWS)
                 array[:, rows] = np.rint(calibration.probabilities(scores[rows]) * TOP).T
-    if not (order.is_file() and start.is_file()):
+    kind = np.uint32 if count * classes < 2**32 else np.uint64
+    if read_array(order, (count * classes,), kind) is None or read_array(start, (TOP + 2,), np.int64) is None:
         _sort(np.load(levels, mmap_mode="r").reshape(-1), order, start)
-    if not states.is_file():
+    if read_array(states, (classes, count), np.uint8) is None:
         with _array(states, (classes, count), np.uint8) as array:
             at = table.indices.astype(np.int64) * count + table.pair_images()
             array.reshape(-1)[at] = 1 + 2 * table.origin + (table.values > 0)
@@ -141,6 +142,15 @@ def _sort(levels: NDArray[np.uint16], order: Path, start: Path) -> None:
     save(start, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
 
+def read_array(path: Path, shape: tuple[int, ...] | None, kind: DTypeLike) -> NDArray[Any] | None:
+    """Map a stored array into memory; None where it is missing, cut, or of another shape (if one is given) or type."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return array if array.dtype == np.dtype(kind) and shape in (None, array.shape) else None
+
+
 def save(path: Path, array: NDArray[Any]) -> None:
     """Write an array, whole or not at all."""
     with replacing(path) as temporary, open(temporary, "wb") as file:
@@ -148,10 +158,10 @@ def save(path: Path, array: NDArray[Any]) -> None:
 
 
 @contextmanager
-def _array(path: Path, shape: tuple[int, ...], kind: type[np.generic]) -> Generator[NDArray[Any]]:
+def _array(path: Path, shape: tuple[int, ...], kind: type[np.generic]) -> Generator[np.memmap]:
     """Give a new array on disk, which has its name once the block ends well."""
     with replacing(path) as temporary:
-        array = np.lib.format.open_memmap(temporary, "w+", kind, shape)
+        array = new_array(temporary, shape, kind)
         yield array
         array.flush()
         del array

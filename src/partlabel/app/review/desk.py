@@ -19,6 +19,10 @@ from partlabel.app.review.suspecting import Suspecting
 from partlabel.app.review.verdicts import Verdict
 from partlabel.app.review.views import Filter, Marks, View, Views
 from partlabel.core.errors import UserError
+from partlabel.core.progress import Reporter
+from partlabel.images import resolve
+from partlabel.images.contents import known_contents
+from partlabel.labels.match import match
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.training.run import Run
 
@@ -29,10 +33,15 @@ _BEST = 20
 
 @dataclass(frozen=True)
 class Asked:
-    """One answer as a browser sends it: numbers of picture and class."""
+    """One answer as a browser sends it.
 
-    image: int
-    cls: int
+    Image and class are named, and so is what the image held when the person saw it, so that an answer cannot reach
+    another image, whatever the server shows by then.
+    """
+
+    image: str
+    cls: str
+    content: str
     answer: Any
     queue: str
 
@@ -62,12 +71,14 @@ class Desk:
         except OSError as error:
             raise UserError(f"{cache}: cannot be made ({error.strerror})") from None
         self.names = self.table.images.to_pylist()
-        self.pictures = Pictures(self.names, folder, cache / "thumbnails")
-        if missing := self.pictures.missing():
-            raise UserError(f"{len(missing)} of {len(self.names)} images missing in {folder}", missing)
-        scores = scores_of(run, judge, self.table.images, folder, cache)
+        paths = resolve(self.names, folder)
+        known = cache / f"contents-{digest(self.table.images, str(folder.resolve()))}.npy"
+        with Reporter().bar("looking for images that were changed") as bar:
+            contents = known_contents(paths, known, bar)
+        self.pictures = Pictures(self.names, paths, contents, folder, cache / "thumbnails")
+        scores = scores_of(run, judge, paths, contents["hash"], cache)
         calibration = [judge.calibration.slope, judge.calibration.offset]
-        of_scores = digest(judge.weights, judge.classes, calibration, self.table.images)
+        of_scores = digest(judge.weights, judge.classes, calibration, self.table.images, contents["hash"].tolist())
         of_table = self.table.content_hash()[:16]
         self.board = open_board(scores, judge.calibration, self.table, cache, of_scores, of_table)
         self.marks = Marks(len(self.names) * len(judge.classes))
@@ -82,10 +93,13 @@ class Desk:
         self._columns = {name: number for number, name in enumerate(self.table.classes)}
         self._rows = {name: number for number, name in enumerate(self.names)}
         self.store = AnswerStore(self.home / "answers.sqlite")
+        #: names run, table and images; a page that was loaded from another review is refused
+        self.identity = digest(self.store.identity, both)
         self.verdicts: dict[Pair, Verdict] = {}
         self._skipped = 0
         self._conflicts: dict[Pair, Verdict] = {}
-        self._take(self.store.verdicts())
+        self._take(self.store.verdicts(content=self._content))
+        self.outdated = self.store.outdated(self._content)
 
     # --- what the page shows ---
 
@@ -93,6 +107,9 @@ class Desk:
         """What the review is about, its queues, and how far it is."""
         return {
             "run": self.run.resolve().name,
+            "review": self.identity,
+            "store": self.store.identity,
+            "outdated": {"count": len(self.outdated), "first": self.outdated[:3]},
             "pictures": len(self.names),
             "pairs": len(self.names) * self.table.num_classes,
             "classes": self._classes,
@@ -115,9 +132,13 @@ class Desk:
             "precision": self._precision(),
         }
 
-    def page(self, queue: str, chosen: Filter, open_only: bool, offset: int, limit: int) -> dict[str, Any]:
-        """One page of a queue."""
+    def page(
+        self, queue: str, chosen: Filter, open_only: bool, offset: int, limit: int, by_label: bool = False
+    ) -> dict[str, Any]:
+        """One page of a queue; ``by_label``: present labels first, then absent ones, then unknown ones."""
         view = self._view(queue, chosen, start=True)
+        if by_label and view is not None:
+            view = self.views.by_label(queue, view, chosen)
         total, keys = (0, np.zeros(0, np.int64)) if view is None else view.page(offset, limit, open_only)
         return {"total": total, "offset": offset, "items": [self.item(int(key)) for key in keys]}
 
@@ -130,6 +151,7 @@ class Desk:
         return {
             "image": image,
             "picture": self.names[image],
+            "content": self.pictures.content(image),
             "class": cls,
             "class_name": name,
             "score": round(int(self.board.levels[cls, image]) / TOP, 5),
@@ -152,6 +174,7 @@ class Desk:
         return {
             "image": image,
             "picture": self.names[image],
+            "content": self.pictures.content(image),
             "width": None if size is None else size[0],
             "height": None if size is None else size[1],
             "previous": image - 1 if image else None,
@@ -168,7 +191,13 @@ class Desk:
         return {
             "total": len(found),
             "items": [
-                {"image": i, "picture": self.names[i], "known": int(known[i]), "questions": int(per_picture[i])}
+                {
+                    "image": i,
+                    "picture": self.names[i],
+                    "content": self.pictures.content(i),
+                    "known": int(known[i]),
+                    "questions": int(per_picture[i]),
+                }
                 for i in found[offset : offset + limit].tolist()
             ],
         }
@@ -181,6 +210,7 @@ class Desk:
             {
                 "image": self._rows[image],
                 "picture": image,
+                "content": self.pictures.content(self._rows[image]),
                 "class": self._columns[cls],
                 "class_name": cls,
                 "answers": [
@@ -196,12 +226,23 @@ class Desk:
     # --- what people do ---
 
     def answer(self, browser: str, batch: str, answers: Sequence[Asked], settle: bool) -> dict[str, Any]:
-        """Store answers; they are on disk when this returns."""
-        new = [New(self.names[a.image], self.table.classes[a.cls], a.answer, a.queue) for a in answers]
+        """Store answers; they are on disk when this returns.
+
+        Returns:
+            The state, the conflicts that they led to, and how many do not count now: ``aside`` are about images or
+            classes that this table lacks, ``outdated`` about images that held something else.
+        """
+        new = [New(a.image, a.cls, a.answer, a.queue, a.content, self._label((a.image, a.cls))) for a in answers]
         pairs = list(dict.fromkeys((a.image, a.cls) for a in new))
         self.store.add(browser, batch, new, settle=settle)
         self._refresh(pairs)
-        return {"saved": len(new), **self.state(browser), "conflicts": self.conflicts(pairs)}
+        return {
+            "saved": len(new),
+            "aside": sum(self._number((a.image, a.cls)) is None for a in answers),
+            "outdated": sum(self._content(a.image) not in (None, a.content) for a in answers),
+            **self.state(browser),
+            "conflicts": self.conflicts(pairs),
+        }
 
     def undo(self, browser: str) -> dict[str, Any] | None:
         """Take back the latest batch of a browser; None where there is nothing to take back."""
@@ -231,7 +272,7 @@ class Desk:
     def _refresh(self, pairs: Sequence[Pair]) -> None:
         # Read under the lock, so that of two threads the later one does not put back what the earlier one read.
         with self._lock:
-            self._take(self.store.verdicts(pairs))
+            self._take(self.store.verdicts(pairs, content=self._content))
 
     def _take(self, verdicts: dict[Pair, Verdict | None]) -> None:
         for pair, verdict in verdicts.items():
@@ -252,6 +293,17 @@ class Desk:
         image, cls = self._rows.get(pair[0]), self._columns.get(pair[1])
         return None if image is None or cls is None else (image, cls)
 
+    def _content(self, image: str) -> str | None:
+        """What an image of the table holds; None for others."""
+        row = self._rows.get(image)
+        return None if row is None else self.pictures.content(row)
+
+    def _label(self, pair: Pair) -> str | None:
+        """The label of the table as the record of an answer names it, such as ``given present``."""
+        number = self._number(pair)
+        value, origin = (None, None) if number is None else label_of(int(self.board.states[number[1], number[0]]))
+        return None if value is None else f"{origin} {value}"
+
     def _key(self, pair: Pair) -> int:
         return self.board.key(self._rows[pair[0]], self._columns[pair[1]])
 
@@ -268,7 +320,8 @@ class Desk:
         total, answered = (0, 0) if view is None else (len(view), len(view.answered()))
         title, text, empty = TEXTS[name]
         reason = self.suspecting.reason if view is None else None if total else empty
-        return {"id": name, "title": title, "help": text, "total": total, "answered": answered, "reason": reason}
+        counts = {"total": total, "answered": answered, "counted": view is not None}
+        return {"id": name, "title": title, "help": text, **counts, "reason": reason}
 
     def _precision(self) -> dict[str, Any]:
         return {sign: self._precision_of(sign) for sign in ("present", "absent")}
@@ -330,14 +383,10 @@ def _says_present(item: dict[str, Any]) -> bool:
 
 def _own(table: LabelTable, judge: Judge) -> LabelTable:
     """The table with the classes of the model, in its order; others are not asked about."""
-    strange = [name for name in judge.classes if name not in set(table.classes)]
-    if strange:
-        raise UserError(
-            f"the label table lacks {len(strange)} of the {len(judge.classes)} classes of the model", strange
-        )
+    matched = match(table, judge, every="model")
     if not table.num_images:
         raise UserError("the label table has no images, so there is nothing to review")
-    return table if table.classes == judge.classes else table.select_classes(judge.classes)
+    return matched.table
 
 
 def open_desk(run: Path, labels: Path | None, images: Path) -> Desk:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.app.review.board import TOP, Board, Keys, save, state
+from partlabel.app.review.board import TOP, Board, Keys, read_array, save, state
 from partlabel.labels.table import ORIGINS, LabelTable
 
 #: questions about each class
@@ -40,13 +40,16 @@ def in_turns(cls: NDArray[np.integer], together: int = TOGETHER) -> NDArray[np.i
 def questions(board: Board, table: LabelTable, thresholds: tuple[float, ...], path: Path) -> Keys:
     """Questions worth asking, by :func:`partlabel.tasks.next_labels.choose`; stored ones, or chosen now and stored.
 
+    The class of whose rarer sign people have given the fewest labels comes first; of a class, the pairs whose score is
+    next to its threshold, as what a model is sure of teaches it little.
+
     Args:
         board: all pairs.
         table: the labels.
         thresholds: (C,) of the model.
         path: of the stored ones.
     """
-    if not path.is_file():
+    if read_array(path, None, np.int64) is None:
         from partlabel.tasks.next_labels import choose
 
         unknown = table.num_images * table.num_classes - table.without_origin("model").num_known
@@ -56,9 +59,11 @@ def questions(board: Board, table: LabelTable, thresholds: tuple[float, ...], pa
             limits = np.asarray(thresholds, np.float32)
             found = choose(scores, table, min(EACH * table.num_classes, unknown), thresholds=limits, evenly=True)
             image, cls = found.image[found.open], found.cls[found.open]
-            best_first = np.lexsort((-scores[image, cls], cls))
-            image, cls = image[best_first], cls[best_first]
-            turns = in_turns(cls)
+            doubt = np.lexsort((np.abs(scores[image, cls] - limits[cls]), cls))
+            image, cls = image[doubt], cls[doubt]
+            present, absent = table.without_origin("model").class_counts()
+            need = np.lexsort((present + absent, np.minimum(present, absent))).argsort()
+            turns = in_turns(need[cls])
             keys = cls[turns] * board.pictures + image[turns]
         save(path, keys)
     return np.load(path, mmap_mode="r")
@@ -78,7 +83,7 @@ def filled(board: Board, table: LabelTable, path: Path) -> tuple[Keys, dict[str,
     Returns:
         The pairs in order; and for ``present`` and ``absent`` the sample in the order of the draw.
     """
-    if not path.is_file():
+    if read_array(path, None, np.int64) is None:
         model = np.flatnonzero(table.origin == ORIGINS.index("model"))
         keys = np.sort(table.indices[model].astype(np.int64) * board.pictures + table.pair_images()[model])
         present = board.states.reshape(-1)[keys] == state("model", True)

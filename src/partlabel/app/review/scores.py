@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from partlabel.app.review.board import read_array, save
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing
-from partlabel.images import resolve
 from partlabel.labels.names import buffers
 from partlabel.metrics.calibration import Calibration
 from partlabel.models.description import DESCRIPTION_FILE, WEIGHTS_FILE
@@ -74,47 +74,88 @@ def digest(*parts: Any) -> str:
             found.update(np.diff(offsets).data)
             found.update(text[offsets[0] : offsets[-1]].data)
         else:
-            found.update(json.dumps(part).encode())
+            found.update(json.dumps(part, default=bytes.decode).encode())
     return found.hexdigest()
 
 
-def scores_of(run: Path, judge: Judge, images: pa.StringArray, folder: Path, cache: Path) -> NDArray[np.float16]:
-    """Scores of pictures by the run's best model: stored ones, or computed now with a progress bar and stored.
+def scores_of(
+    run: Path, judge: Judge, paths: Sequence[Path], contents: NDArray[np.bytes_], cache: Path
+) -> NDArray[np.float16]:
+    """Scores of images by the run's best model: stored ones, or computed now with a progress bar and stored.
+
+    Scores belong to what an image holds, and not to its name: an image that was exchanged is scored anew, one that
+    another table has too, or under another name, is not.
 
     Args:
         run: run folder.
         judge: its best model.
-        images: (N,) names of pictures in ``folder``.
-        folder: the folder of the pictures.
-        cache: folder for the file.
+        paths: N image files.
+        contents: (N,) hashes of what they hold.
+        cache: folder for the files.
 
     Returns:
         (N, C) memory-mapped, before the sigmoid.
 
     Raises:
-        UserError: pictures are missing or cannot be read, or a score is not a finite number.
+        UserError: images cannot be read, or a score is not a finite number.
     """
-    target = cache / f"scores-{digest(judge.weights, judge.classes, images)}.npy"
-    if not target.is_file():
+    model = digest(judge.weights, judge.classes)
+    target = cache / f"scores-{model}-{digest(contents.tolist())}.npy"
+    scores = read_array(target, (len(paths), len(judge.classes)), np.float16)
+    if scores is not None:
+        return scores
+    scores, missing = _known(cache, model, contents, len(judge.classes))
+    if len(missing):
         from partlabel.core.progress import Reporter
         from partlabel.images import check
-        from partlabel.tasks.predict import predict
+        from partlabel.tasks.predict import score
 
-        paths = resolve(images, folder)
-        with Reporter().bar("checking pictures") as bar:
-            check(paths, progress=bar).raise_if_bad()
-        scores = predict(Run(run).model, paths)
-        store_scores(target, scores)
+        if len(missing) < len(paths):
+            Reporter().line(f"{len(missing):,} of {len(paths):,} images are new or were changed: they are scored now")
+        new = [paths[i] for i in missing]
+        with Reporter().bar("checking images") as bar:
+            check(new, progress=bar).raise_if_bad()
+        scores[missing] = half(score(Run(run).model, new))
+    store_scores(target, contents, scores)
     return np.load(target, mmap_mode="r")
 
 
-def store_scores(target: Path, scores: NDArray[np.floating]) -> None:
-    """Write scores (N, C) in half precision, whole or not at all.
+def _known(
+    cache: Path, model: str, contents: NDArray[np.bytes_], classes: int
+) -> tuple[NDArray[np.float16], NDArray[np.int64]]:
+    """Scores that lie in files of other tables, or of a time before a change; and the rows that no file has."""
+    scores = np.zeros((len(contents), classes), np.float16)
+    known = np.zeros(len(contents), bool)
+    for stored in sorted(cache.glob(f"scores-{model}-*.contents.npy")):
+        there = read_array(stored, None, contents.dtype)
+        old = None if there is None else read_array(scores_beside(stored), (len(there), classes), np.float16)
+        if there is None or old is None or not len(there):
+            continue
+        order = np.argsort(there)
+        place = order[np.minimum(np.searchsorted(there, contents, sorter=order), len(there) - 1)]
+        found = ~known & (there[place] == contents)
+        scores[found] = old[place[found]]
+        known |= found
+    return scores, np.flatnonzero(~known)
+
+
+def scores_beside(contents: Path) -> Path:
+    """The file of the scores whose images are described by ``contents``."""
+    return contents.with_name(contents.name.removesuffix(".contents.npy") + ".npy")
+
+
+def half(scores: NDArray[np.floating]) -> NDArray[np.float16]:
+    """Scores in half precision.
 
     Raises:
         UserError: a score is not a finite number.
     """
     if not np.isfinite(scores).all():
         raise UserError("some scores of the run's model are not finite numbers, so its labels cannot be ranked")
-    with replacing(target) as temporary, open(temporary, "wb") as file:
-        np.save(file, np.clip(scores, -_LIMIT, _LIMIT).astype(np.float16))
+    return np.clip(scores, -_LIMIT, _LIMIT).astype(np.float16)
+
+
+def store_scores(target: Path, contents: NDArray[np.bytes_], scores: NDArray[np.float16]) -> None:
+    """Write scores (N, C) and the images (N,) that they belong to, each whole or not at all."""
+    save(target, scores)
+    save(target.with_suffix(".contents.npy"), contents)

@@ -8,7 +8,6 @@ import json
 import re
 import secrets
 import socket
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -64,12 +63,14 @@ class Guard:
         app: what is guarded.
         host: the name or address that the server is bound to.
         token: the secret; None where only this machine can reach the server.
+        port: that the server listens at; names its cookie.
     """
 
-    def __init__(self, app: ASGIApp, *, host: str, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, *, host: str, token: str | None, port: int) -> None:
         self._app = app
         self._token = token
-        self._cookie = COOKIE
+        # Browsers share cookies between the ports of a host, and with other programs there.
+        self._cookie = f"{COOKIE}-{port}"
         self._names = {"localhost", host.lower()}
         if not is_loopback(host):
             self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
@@ -125,7 +126,7 @@ class Guard:
                     403, "The token in the address is wrong; take the address that partlabel review printed."
                 )
             return f"{self._cookie}={self._token}; HttpOnly; SameSite=Strict; Path=/"
-        if not self._is_token(_cookie(headers.get("cookie", ""), self._cookie)):
+        if not any(self._is_token(value) for value in _cookies(headers, self._cookie)):
             raise _Refused(403, "Open the address that partlabel review printed, with its token.")
         return None
 
@@ -170,12 +171,10 @@ class Guard:
         return whole
 
 
-def _cookie(header: str, name: str) -> str:
-    try:
-        found = SimpleCookie(header).get(name)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+def _cookies(headers: Headers, name: str) -> list[str]:
+    """The values of the cookies of this name; whatever else a browser sends does not matter."""
+    pairs = (part.partition("=") for header in headers.getlist("cookie") for part in header.split(";"))
+    return [value.strip().strip('"') for key, _, value in pairs if key.strip() == name]
 
 
 async def _refuse(send: Send, refused: _Refused) -> None:

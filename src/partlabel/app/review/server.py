@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
 import sys
+import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import uvicorn
-from filelock import FileLock, Timeout
 
 from partlabel.app.review.app import make_app
 from partlabel.app.review.desk import open_desk
 from partlabel.app.review.security import is_loopback, new_token
 from partlabel.core.errors import UserError
+from partlabel.core.lock import holding
 from partlabel.training.run import Run
 
 _SETTINGS: dict[str, Any] = {
@@ -51,28 +54,42 @@ def serve(
         say: called with the start address once the server listens.
 
     Raises:
-        UserError: the port is taken, another server of this run is running, or see :class:`Desk`.
+        UserError: the port is taken, another process writes into the run, or see :class:`Desk`.
     """
-    listening = _listen(host, port)
-    folder = run / "review"
-    Run(run)  # refuses a folder without a run before anything is made in it
-    try:
-        folder.mkdir(exist_ok=True)
-        with FileLock(folder / "server.lock").acquire(timeout=0):
+    with _listen(host, port) as listening, _stopping():
+        Run(run)  # refuses a folder without a run before anything is made in it
+        port = listening.getsockname()[1]
+        with holding(run, f"partlabel review at port {port}"):
             desk = open_desk(run, labels, images)
             try:
                 token = None if is_loopback(host) else new_token()
-                address = _address(host, listening.getsockname()[1], token)
-                config = uvicorn.Config(make_app(desk, host=host, token=token), **_SETTINGS)
+                address = _address(host, port, token)
+                config = uvicorn.Config(make_app(desk, host=host, token=token, port=port), **_SETTINGS)
                 _Server(config, lambda: _announce(address, say, browser)).run(sockets=[listening])
             finally:
                 desk.close()
-    except Timeout:
-        raise UserError(f"{run}: is being reviewed already; open the address of that server, or stop it") from None
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be made or written ({error.strerror})") from None
+
+
+@contextmanager
+def _stopping() -> Generator[None]:
+    """Let the signals that end a process end the block first, so that the answers are brought into one file."""
+
+    def stop(number: int, frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    def hang_up(number: int, frame: object) -> None:
+        signal.raise_signal(signal.SIGTERM)  # which uvicorn knows how to end by
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, stop)
+        if hasattr(signal, "SIGHUP"):
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, hang_up)
+    try:
+        yield
     finally:
-        listening.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Server(uvicorn.Server):

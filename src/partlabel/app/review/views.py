@@ -155,7 +155,9 @@ class Views:
             if name in self._kept:
                 self._kept.move_to_end(name)
                 return self._kept[name]
-        made = base if base is not None and chosen == Filter() else self._make(base, chosen)
+        return self._keep(name, base if base is not None and chosen == Filter() else self._make(base, chosen))
+
+    def _keep(self, name: tuple[str, Filter], made: View) -> View:
         with self._lock:
             self._kept[name] = made
             # Lists on disk, or parts of them, take no memory of their own.
@@ -164,6 +166,17 @@ class Views:
                 self._kept.popitem(last=False)
                 del own[0]
         return made
+
+    def by_label(self, queue: str, view: View, chosen: Filter) -> View:
+        """A list in another order: pairs with a present label first, then absent, then unknown ones."""
+        name = (f"{queue} by label", chosen)
+        with self._lock:
+            if name in self._kept:
+                self._kept.move_to_end(name)
+                return self._kept[name]
+        states = self._board.states.reshape(-1)[np.asarray(view.keys)]
+        order = np.argsort(np.where(states == 0, 2, states % 2), kind="stable")  # present is even, absent odd
+        return self._keep(name, View(np.asarray(view.keys)[order], self._marks))
 
     def pictures(self, search: str | None) -> NDArray[np.int64]:
         """Numbers of the pictures whose name holds a text, in any case."""

@@ -36,7 +36,8 @@ def coding_of(
     classes can only be values where a class number would be repeated, would not exist, or is no whole number.
 
     Args:
-        files: all files; ``features``: those of the first.
+        files: all files.
+        features: those of the first.
         column: the column.
         declared: the coding of values, or ``numbers``; None: not declared.
         classes: the class list, or None.
@@ -75,7 +76,7 @@ def coding_of(
         )
     coding = declared or codings.implied(set(tokens))
     if not isinstance(coding, Coding) or (switch and any(coding.code(name) == codings.NOT_A_LABEL for name in meaning)):
-        raise codings.undeclared(path, {column: tokens})
+        raise codings.undeclared(path, {column: tokens}, tokens)
     if switch:
         return Coding(coding.name, {str(i): coding.code(name) for i, name in enumerate(meaning)} | {"": codings.SILENT})
     return coding

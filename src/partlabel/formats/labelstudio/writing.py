@@ -51,7 +51,7 @@ def interface_path(path: str | os.PathLike[str]) -> Path:
 
 
 def interface(classes: tuple[str, ...]) -> str:
-    """Return the labeling interface: the picture and two lists of all classes, for what is there and what is not."""
+    """Return the labeling interface: the image and two lists of all classes, for what is there and what is not."""
     lines = ["<View>", '  <Image name="image" value="$image"/>']
     for control in (PRESENT, ABSENT):
         lines.append(f'  <Header value="{control.capitalize()}"/>')

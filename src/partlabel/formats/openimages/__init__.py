@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from partlabel.formats.class_names import Classes
@@ -17,22 +19,22 @@ from partlabel.labels.table import LabelTable
 __all__ = ["OpenImagesOptions", "read", "write"]
 
 
-def read(path: str, options: OpenImagesOptions) -> tuple[LabelTable, ImportReport]:
+def read(paths: Sequence[str], options: OpenImagesOptions) -> tuple[LabelTable, ImportReport]:
     """Read image labels; labels of machines are left out, or weak labels from a declared confidence on.
 
     A weak label is present, has the origin ``model``, and its score is the logit of its confidence. It yields to a
     person's label of the same pair. Ids of the classes are the label ids (``/m/...``).
 
     Args:
-        path: an annotation file, a folder of them, or a pattern such as ``train/*-human-imagelabels.csv``.
+        paths: annotation files, folders of them, or patterns such as ``train/*-human-imagelabels.csv``.
         options: of the format.
 
     Raises:
         UserError: a file of another form; confidences or sources that cannot be read; label ids without description;
             contradictions of persons; all are listed.
     """
-    report = ImportReport(path, "openimages")
-    files = find_files(path, report)
+    report = ImportReport(", ".join(paths), "openimages")
+    files = [file for path in paths for file in find_files(path, report)]
     report.layout = ", ".join(dict.fromkeys(file.table.describe() for file in files))
     if len(files) > 1:
         report.layout += f"; {len(files)} files"

@@ -12,12 +12,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from partlabel.formats.coding import NOT_A_LABEL, Coding, canonical
-from partlabel.labels.names import hashes
+from partlabel.formats.source import unique
 
 #: distinct values and bad cells of one column that are kept for an error; the rest is counted
 KEPT = 1000
-#: names from which it is told whether many are repeated
-_SAMPLE = 1 << 16
 
 
 class NameColumn:
@@ -48,7 +46,7 @@ class NameColumn:
 
     def finish(self, *, trim: bool = False) -> tuple[pa.StringArray, NDArray[np.int32], int]:
         """Return the unique names in order of appearance, the number of each row (int32), and how many were trimmed."""
-        names, number = _numbered(pa.chunked_array(self._dictionaries, pa.string()).combine_chunks())
+        names, number = unique(pa.chunked_array(self._dictionaries, pa.string()).combine_chunks())
         codes = np.concatenate(self._codes) if self._codes else np.zeros(0, np.int32)
         self._dictionaries, self._codes = [], []
         trimmed = 0
@@ -56,35 +54,9 @@ class NameColumn:
             plain = pc.call_function("utf8_trim_whitespace", [names])
             trimmed = int(pc.call_function("not_equal", [plain, names]).to_numpy(zero_copy_only=False).sum())
             if trimmed:
-                names, merged = _numbered(plain)
+                names, merged = unique(plain)
                 number = merged[number]
         return names, number[codes] if len(number) else codes, trimmed
-
-
-def _numbered(names: pa.StringArray) -> tuple[pa.StringArray, NDArray[np.int32]]:
-    """Return the unique names in order of appearance, and the number there of each name, int32.
-
-    Where few names are repeated, as when the rows of an image stand together, sorting hashes takes a fraction of the
-    time of a hash table of millions of names. Names with one hash are compared.
-    """
-    if len(names[:_SAMPLE].unique()) < 0.95 * len(names[:_SAMPLE]):
-        encoded = names.dictionary_encode()
-        return encoded.dictionary, encoded.indices.to_numpy()
-    hashed = hashes(names)
-    order = np.argsort(hashed, kind="stable")
-    hashed = hashed[order]
-    repeat = np.flatnonzero(hashed[1:] == hashed[:-1])
-    same = 4 * len(repeat) < len(names) and names.take(pa.array(order[repeat])).equals(
-        names.take(pa.array(order[repeat + 1]))
-    )
-    if not same:
-        encoded = names.dictionary_encode()
-        return encoded.dictionary, encoded.indices.to_numpy()
-    first = np.arange(len(names), dtype=np.int32)
-    for before, after in zip(order[repeat].tolist(), order[repeat + 1].tolist(), strict=True):
-        first[after] = first[before]
-    is_first = first == np.arange(len(names))
-    return names.filter(pa.array(is_first)), (np.cumsum(is_first, dtype=np.int32) - 1)[first]
 
 
 @dataclass
@@ -108,6 +80,16 @@ class Seen:
         """Whether the column is full of cells that are no label, and holds hardly a label: an age, a name, a view."""
         cells = self.tokens.total() - self.tokens[""]
         return self.bad_cells > 0 and (self.bad_cells == cells or (self.bad_cells > 50 and 2 * self.bad_cells > cells))
+
+    @property
+    def is_mostly_bad(self) -> bool:
+        """Whether half of the cells that are not blank, or more, are no label."""
+        return self.bad_cells > 0 and 2 * self.bad_cells >= self.tokens.total() - self.tokens[""]
+
+    @property
+    def option(self) -> str:
+        """How an option names the column: by its name, or by its number where the name holds a comma."""
+        return f"#{self.place[1:]}" if "," in self.name or not self.name else self.name
 
     def some(self) -> str:
         """Return the first values for a message."""

@@ -18,15 +18,17 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from partlabel.core.errors import UserError
+from partlabel.formats.packed import Content, opened
 from partlabel.formats.reading import advance, find_encoding
-from partlabel.formats.table.packed import Content, opened
-from partlabel.formats.table.tables import BATCH_ROWS, Batch, Table
+from partlabel.formats.table.sheets import open_sheet
+from partlabel.formats.table.tables import Batch, Table, batch_rows
 
 BLOCK_BYTES = 2 << 20
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 #: lines from which encoding, separator and header are told
 _FIRST_LINES = 200
 _QUOTE = " (a quote that is not closed?)"
+_JSON = re.compile(r'\s*(\{\s*"|\[\s*\{)')
 _WORD, _NUMBER = re.compile(r"[^\W\d_]+"), re.compile(r"\d+")
 #: a column whose cells have more shapes than this holds free text
 _FREE_TEXT = 50
@@ -72,7 +74,7 @@ class TextTable(Table):
                     if batch.num_rows:
                         yield Batch(done, batch.columns)
                         done += batch.num_rows
-            if file.quoted and done != file.lines - self.header_end:
+            if file.quotes % 2 or (file.quotes and done != file.lines - self.header_end):
                 self._check()
         except (pa.ArrowInvalid, UnicodeError):
             yield from self._exact(columns, done)
@@ -97,7 +99,7 @@ class TextTable(Table):
     def _exact(self, columns: Sequence[int], skip: int) -> Iterator[Batch]:
         self._check()
         rows = itertools.islice(self.rows(), skip, None)
-        while chunk := list(itertools.islice(rows, BATCH_ROWS)):
+        while chunk := list(itertools.islice(rows, batch_rows(len(self.header)))):
             yield Batch(skip, [pa.array([row[i] for _, row in chunk], pa.string()) for i in columns])
             skip += len(chunk)
 
@@ -109,10 +111,13 @@ class TextTable(Table):
         line = self.header_end
         try:
             for line, row, lines in _records(self.path, self.encoding, self.separator):
-                if line <= self.header_end or not _is_row(row):
+                if line <= self.header_end:
                     continue
-                if len(lines) > 1 and _is_open(lines, self.separator):
+                problem = _quote_problem(lines, self.separator)
+                if problem and (len(lines) > 1 or problem.startswith("unexpected end")):
                     wrong.append((line, f" a row over {len(lines)} lines{_QUOTE}"))
+                elif not _is_row(row):
+                    continue
                 elif len(row) != width:
                     wrong.append((line, f" {len(row)} cells, the header has {width}"))
                 else:
@@ -141,19 +146,19 @@ class TextTable(Table):
 
 
 class _Counted:
-    """A file that pyarrow reads; counts its lines, and tells whether it holds a quote."""
+    """A file that pyarrow reads; counts its lines and its quotes."""
 
     closed = False
 
     def __init__(self, content: Content) -> None:
         self._file = content.file
         self._end = b"\n"
-        self.lines, self.quoted = 0, False
+        self.lines, self.quotes = 0, 0
 
     def read(self, size: int = -1) -> bytes:
         part = self._file.read(size)
         self.lines += part.count(b"\n") if part else self._end != b"\n"
-        self.quoted = self.quoted or b'"' in part
+        self.quotes += part.count(b'"')
         self._end = part[-1:] or b"\n"
         return part
 
@@ -166,12 +171,21 @@ class _Counted:
     flush = close
 
 
-def open_table(path: str, *, encoding: str | None = None, separator: str | None = None) -> TextTable:
-    """Read the header of a table; encoding and separator are found where they are not given.
+def open_table(
+    path: str, *, encoding: str | None = None, separator: str | None = None, sheet: str | None = None
+) -> Table:
+    """Read the header of a table: text, packed or not, a sheet of a workbook, or Parquet, told by the first bytes.
+
+    Args:
+        path: of the file.
+        encoding, separator: of text; found where they are not given.
+        sheet: of a workbook that has several.
 
     Raises:
         UserError: the file cannot be read, its encoding is not known, or its separator cannot be told.
     """
+    if (table := open_sheet(path, sheet)) is not None:
+        return table
     encoding = find_encoding(path, encoding)
     try:
         with _text(path, encoding) as file:
@@ -181,9 +195,13 @@ def open_table(path: str, *, encoding: str | None = None, separator: str | None 
         raise UserError(f"{path}: the beginning of the table cannot be read ({error})") from error
     if not any(readings.values()):
         raise UserError(f"{path}: the file holds only blank lines")
+    if _JSON.match("".join(start[:3])):
+        raise UserError(
+            f"{path}: JSON, not a table; these formats are JSON: coco, labelstudio, fiftyone, huggingface, labelme"
+        )
     if separator is None:
         separator = _tell_separator(path, readings)
-    line, header, lines = readings[separator][0]
+    line, header, lines = (readings[separator] or next(filter(None, readings.values())))[0]
     if wrong := _undecoded(encoding, header):
         raise _unreadable(path, [(line, text) for text in wrong])
     return TextTable(path, encoding, separator, header, line + len(lines) - 1)
@@ -215,12 +233,15 @@ def _is_row(row: Sequence[str]) -> bool:
     return len(row) > 1 or any(cell.strip() for cell in row)
 
 
-def _is_open(lines: Sequence[str], separator: str) -> bool:
-    """Tell whether a record over several lines ends within quotes, or has text behind a closing quote."""
+def _quote_problem(lines: Sequence[str], separator: str) -> str:
+    """Return what is wrong with the quotes of a record: it ends within them, or text follows a closing one."""
+    if not any('"' in line for line in lines):
+        return ""
     try:
-        return len(list(csv.reader(lines, delimiter=separator, strict=True))) != 1
-    except csv.Error:
-        return True
+        list(csv.reader(lines, delimiter=separator, strict=True))
+    except csv.Error as error:
+        return str(error)
+    return ""
 
 
 class _Look:
@@ -285,12 +306,12 @@ def _beginning(start: Sequence[str], separator: str) -> list[tuple[int, list[str
 
 def _tell_separator(path: str, readings: dict[str, list[tuple[int, list[str], list[str]]]]) -> str:
     """Return the only separator that gives a header of several columns and rows of the same length."""
-    several = [c for c, records in readings.items() if len(records[0][1]) > 1]
+    several = [c for c, records in readings.items() if records and len(records[0][1]) > 1]
     fitting = [c for c in several if all(len(row) == len(readings[c][0][1]) for _, row, _ in readings[c])]
     found = fitting or several
     if len(found) == 1:
         return found[0]
-    line, row, _ = readings[","][0]
+    line, row, _ = next(records for records in readings.values() if records)[0]
     names = " or ".join(_SEPARATORS[c] for c in found)
     what = f"{names} are both possible" if found else "no comma, semicolon, tab or pipe in the header"
     raise UserError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.formats import coding as codings
+from partlabel.formats.class_names import Classes, tidy
 from partlabel.formats.coding import NOT_A_LABEL, SILENT, Coding
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
-from partlabel.formats.source import Source, image_groups
-from partlabel.formats.table.columns import NameColumn, Seen, ValueColumns
+from partlabel.formats.source import MOST_FILLED, Source, image_groups
+from partlabel.formats.spine import settle
+from partlabel.formats.table.columns import KEPT, NameColumn, Seen, ValueColumns
 from partlabel.formats.table.options import TAG_COLUMNS, TableOptions
 from partlabel.formats.table.tables import Batch, Table
 
@@ -27,32 +29,57 @@ class Rows:
     """The rows of one or several tables, numbered through; ``count`` is how many were read so far."""
 
     count: int = 0
-    _parts: list[tuple[int, Table]] = field(default_factory=list)
+    _parts: list[tuple[int, Table, list[NDArray[np.int64]] | None]] = field(default_factory=list)
 
-    def batches(self, table: Table, columns: Sequence[int]) -> Iterator[Batch]:
-        """Read the chosen columns of one more table; batches are numbered through all tables."""
-        first = self.count
-        self._parts.append((first, table))
+    def batches(
+        self, table: Table, columns: Sequence[int], keep: Callable[[Batch], NDArray[np.bool_]] | None = None
+    ) -> Iterator[Batch]:
+        """Read the chosen columns of one more table; batches are numbered through all tables.
+
+        Args:
+            table: its rows follow those of the tables before.
+            columns: as ``Table.batches`` takes them.
+            keep: tells which rows of a batch are read, where not all are.
+        """
+        kept: list[NDArray[np.int64]] = []
+        self._parts.append((self.count, table, None if keep is None else kept))
         for batch in table.batches(columns):
-            self.count += len(batch)
-            yield Batch(first + batch.first_row, batch.columns)
+            own = batch.columns
+            if keep is not None:
+                mask = keep(batch)
+                kept.append(batch.first_row + np.flatnonzero(mask))
+                own = [column.filter(pa.array(mask)) for column in own]
+            if len(own[0]):
+                yield Batch(self.count, own)
+                self.count += len(own[0])
 
     def place(self, rows: Sequence[int]) -> list[str]:
         """Return ``file:line`` of rows."""
         places: dict[int, str] = {}
         owner = [bisect_right(self._parts, row, key=lambda part: part[0]) - 1 for row in rows]
         for number in set(owner):
-            first, table = self._parts[number]
-            own = [row - first for row, part in zip(rows, owner, strict=True) if part == number]
-            places |= {first + row: f"{table.path}:{line}" for row, line in table.lines(own).items()}
+            first, table, kept = self._parts[number]
+            numbers = np.array([row for row, part in zip(rows, owner, strict=True) if part == number])
+            own = (numbers - first if kept is None else np.concatenate(kept)[numbers - first]).tolist()
+            lines = table.lines(own)
+            places |= {n: f"{table.path}:{lines[row]}" for n, row in zip(numbers.tolist(), own, strict=True)}
         return [places[row] for row in rows]
 
 
 class Job:
-    """What the rows say, as the readers of the layouts gather it; ``source`` puts it together."""
+    """What the rows say, as the readers of the layouts gather it; ``source`` puts it together.
 
-    def __init__(self, options: TableOptions, report: ImportReport, coding: Coding | None = None) -> None:
-        self.options, self.report = options, report
+    Args:
+        options: of the format.
+        report: gets what is found.
+        coding: of the cells; None for that of the options.
+        files: how many tables are read as one.
+    """
+
+    def __init__(
+        self, options: TableOptions, report: ImportReport, coding: Coding | None = None, *, files: int = 1
+    ) -> None:
+        self.options, self.report, self.files = options, report, files
         self.coding = coding or options.coding or codings.UNDECLARED
         self.rows = Rows()
         self.images, self.groups, self.classes = NameColumn(), NameColumn(), NameColumn()
@@ -62,14 +89,47 @@ class Job:
         self._nameless: list[int] = []
 
     def batches(self, table: Table, columns: Sequence[int]) -> Iterator[Batch]:
-        """Read columns of a table; the first holds the image names. Names of images and groups are gathered here."""
+        """Read columns of a table; the first holds the image names. Names of images and groups are gathered here.
+
+        Raises:
+            UserError: no row is as ``where`` says, or an option names a column that is not there.
+        """
         group = [] if self.options.group is None else [table.column(self.options.group)]
-        for batch in self.rows.batches(table, [*columns, *group]):
-            self.images.add_runs(batch.columns[0])
+        where = self.options.where or {}
+        columns = [*columns, *group]
+        chosen = [table.column(name) for name in where]
+        left_out: Counter[str] = Counter()
+
+        def keep(batch: Batch) -> NDArray[np.bool_]:
+            mask = np.ones(len(batch), bool)
+            for (name, wanted), cells in zip(where.items(), batch.columns[len(columns) :], strict=True):
+                encoded = cells.dictionary_encode()
+                values = encoded.dictionary.to_pylist()
+                rows = encoded.indices.to_numpy()
+                fits = np.array([codings.canonical(value) in wanted for value in values], bool)[rows]
+                lost = np.bincount(rows[mask & ~fits], minlength=len(values)).tolist()
+                for value, count in zip(values, lost, strict=True):
+                    if count and (len(left_out) < KEPT or f"{name}={value}" in left_out):
+                        left_out[f"{name}={value}"] += count
+                mask &= fits
+            return mask
+
+        before = self.rows.count
+        for batch in self.rows.batches(table, [*columns, *chosen], keep if where else None):
+            own = batch.columns[: len(columns)]
+            self.images.add_runs(own[0])
             if group:
-                self.groups.add(batch.columns.pop())
+                self.groups.add(own.pop())
             self.report.rows += len(batch)
-            yield batch
+            yield Batch(batch.first_row, own)
+        if left_out:
+            if self.rows.count == before:
+                wanted = ", ".join(f"{name}={' or '.join(values)}" for name, values in where.items())
+                some = [f"{value} ({count:,})" for value, count in left_out.most_common()]
+                raise UserError(f"{table.path}: no row has {wanted}; the rows have", some)
+            for number, (value, count) in enumerate(left_out.most_common()):
+                reason = f"rows with {value}" if number < Tally.KEPT else "rows with other values"
+                self.report.dropped.setdefault(reason, Tally()).count += count
 
     def say(
         self,
@@ -99,15 +159,27 @@ class Job:
         self._said.append((row, value))
         self.classes.add_codes(names, cls)
 
+    def say_block(self, codes: NDArray[np.int8], names: pa.StringArray, first_row: int) -> None:
+        """Add the statements of a block of cells, int8 codes (classes, rows), from a row on."""
+        flat = np.ascontiguousarray(codes.T).reshape(-1)
+        at = np.flatnonzero((flat != SILENT) & (flat != NOT_A_LABEL))
+        row, cls = np.divmod(at, max(len(codes), 1))
+        self.say(row + first_row, names, cls.astype(np.int32), flat[at])
+
     def values(self, names: Sequence[str], places: Sequence[str]) -> ValueColumns:
         """Return columns of label values that are to be read; what is seen in them is checked at the end."""
         columns = ValueColumns(self.coding, [Seen(n, place) for n, place in zip(names, places, strict=True)])
         self.seen += columns.seen
         return columns
 
+    def set_aside(self, table: Table) -> list[int]:
+        """Return the columns that hold groups or what ``where`` is about."""
+        names = [*([] if self.options.group is None else [self.options.group]), *(self.options.where or {})]
+        return [table.column(name) for name in names]
+
     def note_unused(self, table: Table, used: Sequence[int]) -> None:
         """Note the columns of a table that are not read."""
-        used = [*used, *([] if self.options.group is None else [table.column(self.options.group)])]
+        used = [*used, *self.set_aside(table)]
         if unused := [name.strip() for i, name in enumerate(table.header) if i not in used]:
             self.report.notes.append(f"columns not used: {Tally.of(unused)}")
 
@@ -138,7 +210,7 @@ class Job:
             groups, group, _ = self.groups.finish()
             source.groups = image_groups(source, number, group, groups)
         self._drop_nameless(source, number)
-        return source
+        return source if self.options.nothing is None else self._spread_nothing(source, self.options.nothing)
 
     def _settle_values(self) -> None:
         """Check the values that were read, and report them."""
@@ -150,7 +222,10 @@ class Job:
                 columns: dict[str, Counter[str]] = {}
                 for seen in self.seen:
                     columns[seen.name] = columns.get(seen.name, Counter()) + seen.tokens
-                raise codings.undeclared(self.report.source, columns)
+                other = [seen for seen in self.seen if seen.is_mostly_bad]
+                labels = {token for seen in self.seen if seen not in other for token in seen.tokens}
+                ignored = dict.fromkeys([*(self.options.ignore or []), *(seen.option for seen in other)])
+                raise codings.undeclared(self.report.source, columns, labels, list(ignored))
             self.coding, how = implied, "implied by the values"
         if any(seen.bad_cells for seen in self.seen):
             raise self._not_labels()
@@ -170,10 +245,50 @@ class Job:
         parts += [f"{plural(len(foreign), 'column')} without labels"] if foreign else []
         hint = f"labels are: {self.coding.words()}"
         if len(self.seen) > 1 or foreign:
-            hint += ". Columns that are not classes: ignore=NAME,NAME, or choose with classes=NAME,NAME"
+            names = ",".join(seen.option for seen in foreign) or "NAME,NAME"
+            hint += f". Columns that are not classes: ignore={names}, or choose with classes=NAME,NAME"
         if any(seen.name.casefold() in TAG_COLUMNS for seen in foreign):
             hint += ". A column of tags: tag_separator=pipe"
         return UserError(f"{self.report.source}: {' and '.join(parts)}; {hint}", offenders)
+
+    def _spread_nothing(self, source: Source, words: Sequence[str]) -> Source:
+        """Say of images in which a class says that nothing is there that all other classes are absent.
+
+        Raises:
+            UserError: more labels than memory may hold.
+        """
+        folded = {tidy(word).casefold() for word in words}
+        is_word = np.array([tidy(name).casefold() in folded for name in source.classes], bool)
+        if not is_word.any():
+            self.report.warnings.append(f"nothing={','.join(words)}: no class has such a name")
+            return source
+        cls, value = np.asarray(source.cls), np.asarray(source.value)
+        names = [name for name, own in zip(source.classes, is_word, strict=True) if not own]
+        chosen = self.options.classes
+        if chosen is not None:
+            chosen = [name for name in chosen if tidy(name).casefold() not in folded]
+        settled = settle(names, replace(self.options, classes=chosen), self.report, sort=self.sort)
+        bare = np.flatnonzero(is_word[cls] & (value > 0))
+        size = len(settled.names)
+        if len(bare) * size > MOST_FILLED:
+            raise UserError(
+                f"{self.report.source}: nothing= would write {len(bare) * size:,} labels; choose fewer classes"
+            )
+        image, row = np.asarray(source.image)[bare], np.asarray(source.row)[bare]
+        source.keep(~is_word[cls])
+        self.report.coding += f"; {', '.join(words)} = every class absent"
+        self.report.notes.append(f"images with {' or '.join(words)}: {len(np.unique(image)):,}")
+        return replace(
+            source,
+            classes=[*names, *settled.names],
+            settled=Classes(settled.names, np.concatenate([settled.index, np.arange(size, dtype=np.int32)])),
+            image=np.concatenate([np.asarray(source.image), np.repeat(image, size)]),
+            cls=np.concatenate(
+                [(np.cumsum(~is_word) - 1)[np.asarray(source.cls)], np.tile(np.arange(size) + len(names), len(bare))]
+            ),
+            value=np.concatenate([np.asarray(source.value), np.full(len(bare) * size, -1, np.int8)]),
+            row=np.concatenate([np.asarray(source.row), np.repeat(row, size)]),
+        )
 
     def _drop_nameless(self, source: Source, number: NDArray[np.int32]) -> None:
         """Refuse labels without an image name, and leave out rows that hold neither."""

@@ -8,16 +8,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from partlabel.core.errors import UserError
 from partlabel.formats.class_names import tidy
 from partlabel.formats.coding import PRESENT
 from partlabel.formats.report import Tally
+from partlabel.formats.table.entries import Entries, parse_list
 from partlabel.formats.table.job import Job
-from partlabel.formats.table.options import CLASS_COLUMNS, IMAGE_COLUMNS, TAG_COLUMNS, VALUE_COLUMNS
+from partlabel.formats.table.options import CLASS_COLUMNS, IMAGE_COLUMNS, TAG_COLUMNS, VALUE_COLUMNS, TableOptions
 from partlabel.formats.table.tables import Table
-from partlabel.labels.pairs import ranges
 
 
 def read_wide(job: Job, table: Table) -> None:
@@ -33,14 +32,7 @@ def read_wide(job: Job, table: Table) -> None:
     raw = pa.array([table.header[i] for i in columns], pa.string())
     job.classes.add_codes(raw, np.zeros(0, np.int32))  # a table without rows has its classes too
     for batch in job.batches(table, [image, *columns]):
-        codes = np.ascontiguousarray(values.read(batch.columns[1:], batch.first_row).T)
-        row, column = (np.arange(size) for size in codes.shape)
-        job.say(
-            np.repeat(row + batch.first_row, len(column)),
-            raw,
-            np.tile(column.astype(np.int32), len(row)),
-            codes.reshape(-1),
-        )
+        job.say_block(values.read(batch.columns[1:], batch.first_row), raw, batch.first_row)
     values.finish()
     for i, seen in zip(columns, list(values.seen), strict=True):
         if seen.name:
@@ -60,19 +52,22 @@ def read_wide(job: Job, table: Table) -> None:
 def _label_columns(job: Job, table: Table, image: int) -> list[int]:
     """Return the columns that are classes: those of the class list, or all that nothing else is known about."""
     options, header = job.options, table.header
-    taken = {image, *(table.column(name) for name in (options.group,) if name is not None)}
-    ignored = {table.column(name) for name in options.ignore or []}
+    taken = {image, *job.set_aside(table)}
+    present = {name.strip() for name in header}
+    ignored = {table.column(name) for name in options.ignore or [] if job.files == 1 or name.strip() in present}
     free = [i for i in range(len(header)) if i not in taken | ignored]
     chosen = free
     if options.classes is not None:
         rename = {tidy(old): tidy(new) for old, new in (options.rename or {}).items()}
         names = {i: rename.get(tidy(header[i]), tidy(header[i])) for i in free}
         wanted = {tidy(name) for name in options.classes}
-        chosen = [i for i in free if names[i] in wanted]
-        if absent := [name for name in options.classes if tidy(name) not in names.values()]:
+        nothing = {tidy(name).casefold() for name in options.nothing or []}
+        chosen = [i for i in free if names[i] in wanted or tidy(header[i]).casefold() in nothing]
+        absent = [name for name in options.classes if tidy(name) not in names.values()]
+        if absent and job.files == 1:  # of several tables each may have its own classes
             close = [f"{name}{_close(name, list(names.values()))}" for name in absent]
             raise UserError(f"{table.path}: the table has no column for {len(absent)} of the classes", close)
-    if not chosen:
+    if not chosen and job.files == 1:
         raise table.refusal("no column is left for a class")
     if unused := [header[i].strip() for i in range(len(header)) if i not in taken and i not in chosen]:
         job.report.notes.append(f"columns not used: {Tally.of(unused)}")
@@ -96,6 +91,12 @@ def read_long(job: Job, table: Table) -> None:
     values = job.values([table.header[i].strip() for i in columns[2:]], [f":{i + 1}" for i in columns[2:]])
     for batch in job.batches(table, columns):
         names = batch.columns[1].dictionary_encode()
+        if lists := [name for name in names.dictionary.to_pylist() if name[:1] == "[" and parse_list(name) is not None]:
+            raise UserError(
+                f"{table.path}: the column {table.header[cls]!r} holds lists, not a class in each row; "
+                f"read it with tags_column={table.header[cls].strip()!r}",
+                lists,
+            )
         row = np.arange(batch.first_row, batch.first_row + len(batch))
         codes = values.read(batch.columns[2:], batch.first_row) if values.seen else np.full((1, len(row)), PRESENT)
         job.say(row, names.dictionary, names.indices.to_numpy(), codes[0], named=bool(values.seen))
@@ -109,23 +110,34 @@ def read_tags(job: Job, table: Table) -> None:
     """Read a column with all tags of an image; a tag says that its class is present.
 
     Raises:
-        UserError: the separator of the tags is not given.
+        UserError: the separator of the tags is not given, or cells that cannot be read (all are listed).
     """
     options = job.options
     image = table.usual_column(options.image_column, IMAGE_COLUMNS, "image")
     tags = table.usual_column(options.tags_column, TAG_COLUMNS, "tags")
     job.note_unused(table, [image, tags])
+    entries = Entries(job, table.path, options.entries, f":{tags + 1}")
     for batch in job.batches(table, [image, tags]):
-        cells = batch.columns[1].dictionary_encode()
-        if options.tag_separator is None:
-            some = ", ".join(repr(cell) for cell in cells.dictionary[:3].to_pylist())
-            raise UserError(
-                f"{table.path}: name the character between tags, as in tag_separator=pipe; the cells are {some}, ..."
-            )
-        split = pc.call_function("split_pattern", [cells.dictionary], pc.SplitPatternOptions(options.tag_separator))
-        start, code = split.offsets.to_numpy().astype(np.int64), cells.indices.to_numpy()
-        count = np.diff(start)[code]
-        row = np.repeat(np.arange(len(batch)) + batch.first_row, count)
-        job.say(row, split.values, ranges(start[code], count).astype(np.int32), np.full(len(row), PRESENT, np.int8))
-    job.report.coding = "a listed tag = present"
-    job.sort = True
+        entries.add_cells(batch.columns[1], batch.first_row)
+    entries.finish()
+    if options.entries != "values":
+        job.report.coding = "a listed tag = present"
+    job.sort = options.entries in (None, "names")
+
+
+def find_layout(table: Table, options: TableOptions) -> str:
+    """Tell the layout of a table by the options, its header, and cells that hold lists."""
+    names = {name.strip().casefold() for name in table.header}
+    if options.tag_separator is not None or options.tags_column is not None:
+        return "tags"
+    if options.class_column is not None or options.value_column is not None:
+        return "long"
+    if all(names & set(usual) for usual in (IMAGE_COLUMNS, CLASS_COLUMNS, VALUE_COLUMNS)):
+        return "long"
+    usual = [i for i, name in enumerate(table.header) if name.strip().casefold() in TAG_COLUMNS]
+    if len(usual) == 1:
+        first = next(table.batches(usual), None)
+        cells = [] if first is None else [cell for cell in first.columns[0].unique().to_pylist() if cell.strip()]
+        if cells and all(parse_list(cell) is not None for cell in cells):
+            return "tags"
+    return "wide"

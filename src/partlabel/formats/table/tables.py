@@ -10,8 +10,13 @@ import pyarrow as pa
 
 from partlabel.core.errors import UserError
 
-#: rows that are held at once where a table is read row by row
-BATCH_ROWS = 65_536
+#: cells that are held at once where a table is read row by row
+_BATCH_CELLS = 1 << 20
+
+
+def batch_rows(columns: int) -> int:
+    """Return how many rows of so many columns are held at once."""
+    return max(_BATCH_CELLS // max(columns, 1), 256)
 
 
 @dataclass(frozen=True)
@@ -93,3 +98,34 @@ class Table(ABC):
     def refusal(self, problem: str) -> UserError:
         """Return an error that shows the header as it was read."""
         return UserError(f"{self.path}: {problem}", [f"{self.path}:{self.header_end} header as read: {self.header!r}"])
+
+
+class HeldTable(Table):
+    """A table whose rows are held as text.
+
+    Args:
+        path: as given; ``what`` says how the file is written.
+        header: column names, on line ``header_end``.
+        rows: line and cells of each row.
+    """
+
+    def __init__(
+        self, path: str, what: str, header: list[str], header_end: int, rows: Sequence[tuple[int, list[str]]]
+    ) -> None:
+        self.path, self.header, self.header_end = path, header, header_end
+        self._what, self._rows = what, rows
+
+    def describe(self) -> str:
+        """Return how the file is written."""
+        return self._what
+
+    def batches(self, columns: Sequence[int]) -> Iterator[Batch]:
+        """Give the chosen columns; see ``Table``."""
+        size = batch_rows(len(columns))
+        for low in range(0, len(self._rows), size):
+            part = self._rows[low : low + size]
+            yield Batch(low, [pa.array([row[i] for _, row in part], pa.string()) for i in columns])
+
+    def lines(self, rows: Iterable[int]) -> dict[int, int]:
+        """Return the lines of some rows."""
+        return {row: self._rows[row][0] for row in rows}

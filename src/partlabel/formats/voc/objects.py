@@ -67,7 +67,7 @@ def read(path: str, tree: Tree, options: VocOptions, report: ImportReport) -> So
 
 
 def parse(path: str) -> tuple[str, list[tuple[str, bool, int]]]:
-    """Read the file name of the picture, and class, difficult mark and line of each object; tags in any case.
+    """Read the file name of the image, and class, difficult mark and line of each object; tags in any case.
 
     Raises:
         UserError: not well-formed XML, another root than ``annotation``, objects without a name or with two, values of
@@ -132,9 +132,9 @@ def _parse_all(path: str, tree: Tree, options: VocOptions, report: ImportReport)
         found.files.append(file)
         found.names.append(_image_name(name, filename if options.image_name == "tag" else ""))
     if unnamed:
-        report.notes.append(f"XML files that do not name their picture; their own name was taken: {Tally.of(unnamed)}")
+        report.notes.append(f"XML files that do not name their image; their own name was taken: {Tally.of(unnamed)}")
     if other:
-        report.notes.append(f"XML files that are named otherwise than their picture: {Tally.of(other)}")
+        report.notes.append(f"XML files that are named otherwise than their image: {Tally.of(other)}")
     return found
 
 
@@ -188,7 +188,7 @@ def _refuse(path: str, found: _Found, settled: Classes, cls: list[int], options:
         raise UserError(f"{path}: no XML file can be read", bad)
     if not found.objects and (options.not_listed is None or not settled.names):
         raise UserError(
-            f"{path}: {plural(len(found.files), 'XML file')} and not one object; if nothing is in these pictures, say "
+            f"{path}: {plural(len(found.files), 'XML file')} and not one object; if nothing is in these images, say "
             "not_listed=absent and name the classes with classes=NAME,NAME"
         )
 

@@ -38,8 +38,8 @@ class VocOptions(CommonOptions):
         "tag",
         "tag",
         "file",
-        help="what names the picture of an XML file: tag (its filename), or file (the name of the XML file itself, "
-        "where pictures were renamed with their XML files)",
+        help="what names the image of an XML file: tag (its filename), or file (the name of the XML file itself, "
+        "where images were renamed with their XML files)",
     )
     difficult: str = choice(
         "unknown",

@@ -1,0 +1,158 @@
+"""One writer at a time: a lock on a folder or a file, which the system releases when its process dies."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from partlabel.core.errors import UserError
+from partlabel.core.files import is_running, machine, make_folder
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_LOCK, _HOLDER = ".lock", ".lock.json"
+#: files that a lock puts into a folder
+LOCK_FILES = (_LOCK, _HOLDER)
+#: what this process holds, so that a command may call another that takes the same lock
+_held: set[Path] = set()
+_open: set[int] = set()
+
+
+@contextmanager
+def holding(path: str | os.PathLike[str], what: str, *, make: bool = False) -> Generator[None]:
+    """Be the only one that writes into a folder, or a file, while the block runs.
+
+    Nobody waits: a second process is refused at once and told who is at work. The lock belongs to the process, so that
+    a killed one leaves none. A process that holds it already passes.
+
+    Args:
+        path: a folder that is there, or a file to be written in a folder that is there.
+        what: what this process does, such as ``partlabel thresholds``; shown to others.
+        make: make the folder; it is removed again where nothing is in it at the end.
+
+    Raises:
+        UserError: another process holds it, or the disk refuses.
+    """
+    place = Path(os.path.realpath(path))
+    if place in _held:
+        yield
+        return
+    try:
+        with _locked(place, make) as (lock, note):
+            _held.add(place)
+            try:
+                with suppress(OSError):  # it only helps others to know
+                    note.write_text(json.dumps(_about(what)), encoding="utf-8")
+                yield
+            finally:
+                _held.discard(place)
+                for file in (note, lock):  # while it is held; see _locked for who has opened the file meanwhile
+                    with suppress(OSError):
+                        file.unlink(missing_ok=True)
+                if make:
+                    with suppress(OSError):  # not empty: it was used
+                        place.rmdir()
+    except BlockingIOError:
+        holder = _holder(_files(place, make)[1])
+        raise UserError(f"{path}: is in use by {holder}; wait for it to end, or stop it") from None
+
+
+def _files(place: Path, make: bool) -> tuple[Path, Path]:
+    """The lock of a folder or file, and the note of who holds it."""
+    if make or place.is_dir():  # a folder that is to be made may be gone at this moment
+        return place / _LOCK, place / _HOLDER
+    return place.with_name(f".{place.name}{_LOCK}"), place.with_name(f".{place.name}{_HOLDER}")
+
+
+@contextmanager
+def _locked(place: Path, make: bool) -> Generator[tuple[Path, Path]]:
+    """Hold the lock of a place, and give its file and the note.
+
+    Its holder removes the file at the end. Who opened it before that finds by its descriptor that the name stands for
+    another file now, or for none, and tries again; filelock shows no descriptor, so it cannot be used here.
+
+    Raises:
+        BlockingIOError: another process holds it.
+        UserError: the disk refuses.
+    """
+    while True:
+        if make:
+            make_folder(place)
+        file, note = _files(place, make)
+        try:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        except FileNotFoundError:
+            if not make:
+                raise UserError(f"{file.parent}: no such folder") from None
+            continue
+        except OSError as error:
+            raise UserError(f"{file.parent}: cannot be written ({error.strerror})") from None
+        _open.add(descriptor)
+        try:
+            _lock(descriptor)
+            if _stands_for(file, descriptor):
+                yield file, note
+                return
+        finally:
+            _open.discard(descriptor)
+            os.close(descriptor)  # which releases it
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+            raise BlockingIOError(*error.args) from None
+        raise UserError(f"the file system does not lock files ({error.strerror})") from None
+
+
+def _stands_for(file: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(file.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _forget() -> None:
+    """In a forked process: its copies of the descriptors would hold the locks after the death of this one."""
+    for descriptor in _open:
+        os.close(descriptor)
+    _open.clear()
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _about(what: str) -> dict[str, Any]:
+    since = datetime.now().astimezone().isoformat(timespec="seconds")
+    return {"what": what, "process": os.getpid(), "machine": machine(), "since": since}
+
+
+def _holder(note: Path) -> str:
+    """Who holds a lock, in words."""
+    try:
+        about = json.loads(note.read_text(encoding="utf-8"))
+        what, process, since = str(about["what"]), int(about["process"]), datetime.fromisoformat(about["since"])
+        elsewhere = about["machine"] != machine()
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+    if not elsewhere and not is_running(process):  # the note of a killed one, before the next has written its own
+        return "another process"
+    day = "" if since.date() == datetime.now().date() else f"{since:%Y-%m-%d} "
+    return f"{what} (process {process}{', on another machine' if elsewhere else ''}, since {day}{since:%H:%M:%S})"
