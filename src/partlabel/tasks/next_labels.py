@@ -267,8 +267,12 @@ def ask(
     paths = resolve(own.images, folder)
     check(paths).raise_if_bad()
     scores = score(model, paths)
-    found = choose(scores, own, budget, mix, thresholds=np.asarray(model.thresholds, np.float32), seed=seed)
-    return found, own, scores, describe(found, own, scores)
+    slope, offset = np.float32(1), np.float32(0)
+    if model.calibration is not None:  # slopes are above 0: the order in a class stays, and scores are log-odds
+        slope, offset = (np.asarray(v, np.float32) for v in (model.calibration.slope, model.calibration.offset))
+    odds, limits = scores * slope + offset, np.asarray(model.thresholds, np.float32) * slope + offset
+    found = choose(odds, own, budget, mix, thresholds=limits, seed=seed)
+    return found, own, scores, describe(found, own, odds)
 
 
 def describe(questions: Questions, table: LabelTable, scores: NDArray[np.float32]) -> dict[str, Any]:
