@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -113,10 +112,9 @@ def check_table(
     table: LabelTable,
     *,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Suspects:
     """Rank the known labels that heads contradict which have not seen them; see :func:`out_of_fold`."""
-    scores = out_of_fold(features, table, seed=seed, progress=progress)
+    scores = out_of_fold(features, table, seed=seed)
     probabilities = calibrated(scores, table)
     judged = ~np.isnan(probabilities.sum(0))
     own = table.hide(judged[table.indices])
@@ -155,8 +153,7 @@ def check_run(
     features = _pooled(model, config, prepared.paths, reporter)
     known = np.flatnonzero(np.diff(prepared.table.indptr))
     kept = prepared.table.select(known)
-    with reporter.bar("judging each fold by the others") as bar:
-        found = check_table(features[known], kept, seed=seed, progress=bar)
+    found = check_table(features[known], kept, seed=seed)
     return Checked(found, kept, prepared.skipped, config.freeze != "all")
 
 
@@ -197,4 +194,4 @@ def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter)
             progress=bar,
         )
     assert isinstance(source, Stored)  # features of a whole backbone are always stored
-    return pooled(source)
+    return pooled(source, model.config.square_root)
