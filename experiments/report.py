@@ -40,7 +40,8 @@ SECTIONS: tuple[tuple[str, str, Callable[[Results], str]], ...] = (
     ("Few and uneven labels, as in Open Images (table 3)", "open-images", open_images.render),
     ("A head in closed form (the preset small)", "", closed_form_report.render),
 )
-INTRODUCTION = """The tables and figures of Durand, Mehrasa, Mori, *Learning a Deep ConvNet for Multi-label Classification with
+INTRODUCTION = """\
+The tables and figures of Durand, Mehrasa, Mori, *Learning a Deep ConvNet for Multi-label Classification with
 Partial Labels* (CVPR 2019), run again. The paper fine-tunes ResNet-101 on the 83k training pictures of COCO 2014 at
 448 px, 20 epochs. Here 8,000 training and 3,000 test photographs are taken from COCO train2014 at half size (80
 classes), and, unless a section says otherwise, a linear head is trained for 20 epochs on the averaged features of

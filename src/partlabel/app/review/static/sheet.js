@@ -250,7 +250,8 @@ export class SheetView {
   }
 
   #undone(items) {
-    if (this.element.hidden || !items.length) return;
+    // Also from the end of the list, where nothing is shown.
+    if (this.desk.choice.view !== "grid" || !items.length) return;
     this.#key = "";
     this.desk.questions.bring(items);
   }

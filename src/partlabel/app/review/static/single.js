@@ -203,11 +203,11 @@ export class SingleView {
   }
 
   #undone(items) {
-    if (this.element.hidden || !items.length) return;
+    if (this.desk.choice.view !== "single" || !items.length) return;
     const [first] = items;
     if (this.#byPicture) {
       const place = this.desk.questions.items.findIndex(({ image }) => image === first.image);
-      if (first.image === this.#image) this.pick(this.loaded?.labels.find((label) => pair(label) === pair(first)) ?? first);
+      if (!this.element.hidden && first.image === this.#image) this.pick(this.loaded?.labels.find((label) => pair(label) === pair(first)) ?? first);
       else if (place >= 0) this.desk.questions.goTo(place);
       return;
     }
