@@ -26,8 +26,10 @@ from partlabel.tasks.evaluate import evaluate
 STORE = Store(RESULTS / "main_job.jsonl")
 SEED = 0
 
-#: frozen backbone, average pooling, L2 that suits both proportions
-FROZEN = Config.preset("small").replace(validation=0.0)
+#: frozen backbone, average pooling, a head trained by SGD, L2 that suits both proportions
+FROZEN = Config.preset("small").replace(
+    validation=0.0, optim__name="sgd", model__square_root=False, images__size=224, images__flip=True
+)
 #: fine-tuning of everything at 160 px with AdamW, from a head that was trained on the frozen backbone first
 START = FROZEN.replace(images__size=160, loss__name="bce")
 TUNED = START.replace(

@@ -211,7 +211,9 @@ def test_a_run_is_completed_by_command_in_every_format(trained, tmp_path, capsys
 
 def test_mistakes_of_a_run(trained, tmp_path, capsys):
     pictures, run = tmp_path / "pictures", tmp_path / "run"
-    train(trained, pictures, out=tmp_path / "seen", config=tiny_config(optim__epochs=1), validation=trained)
+    train(trained, pictures, out=tmp_path / "seen", config=tiny_config(optim__epochs=1, validation=0.3))
+    held = (tmp_path / "seen" / "validation.parquet").read_bytes()  # as if its labels had been trained on
+    (tmp_path / "seen" / "labels.parquet").write_bytes(held)
     with pytest.raises(UserError, match="validation labels were trained on too"):
         complete_run(tmp_path / "seen", pictures)
     train(trained, pictures, out=tmp_path / "none", config=tiny_config(optim__epochs=1))

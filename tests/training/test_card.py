@@ -17,6 +17,7 @@ from partlabel.training.thresholds import fit_run
 CLASSES = ("cat", "red | dark", "never")
 VALIDATION = {
     "mean_ap": 0.5,
+    "mean_roc_auc": 0.75,
     "macro_f1": None,
     "micro_f1": 0.25,
     "pc_precision": None,
@@ -72,7 +73,7 @@ def test_the_last_model_tells_its_own_numbers(run):
     write_card(run)
     text = card(run, "last")
     assert "After epoch 1" in text
-    assert "| mAP | 50.0 |\n| macro-F1 | - |" in text
+    assert "| mAP | 50.0 |\n| ROC-AUC | 75.0 |\n| macro-F1 | - |" in text
     assert "Thresholds: default." in text
     assert "not calibrated" in text
 

@@ -49,16 +49,16 @@ def test_runs_without_a_validation_part_and_damaged_files(tmp_path):
 def test_labels_of_a_model_are_no_truth(tmp_path):
     """All validation labels are wrong ones of a model but one class: only that class is measured."""
     table = make_pictures(tmp_path / "pictures", 12)
-    people = table.hide(table.indices == 0)
+    trained, part = table.select(np.arange(6)), table.select(np.arange(6, 12))
+    people = part.hide(part.indices == 0)
     image, cls = np.nonzero(people.dense() == 0)
     weak = people.with_labels(
-        image, cls, -table.dense()[image, cls], origin="model", score=np.zeros(len(image)), round=1
+        image, cls, -part.dense()[image, cls], origin="model", score=np.zeros(len(image)), round=1
     )
     rows = {}
     for name, labels in (("people", people), ("weak", weak)):
         config = tiny_config(optim__epochs=1)
-        trained, held = people.select(range(6)), labels.select(range(6, 12))
-        summary = train(trained, tmp_path / "pictures", out=tmp_path / name, config=config, validation=held).summary
+        summary = train(trained, tmp_path / "pictures", out=tmp_path / name, config=config, validation=labels).summary
         rows[name] = summary["last"]["validation"]
     assert rows["weak"] == rows["people"]
 

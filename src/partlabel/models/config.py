@@ -19,6 +19,8 @@ class ModelConfig:
     stages: int | None = None
     #: "weldon" (section 4) or "average"
     pooling: Literal["weldon", "average"] = "weldon"
+    #: the classifier sees the square root of each averaged feature, its sign kept; with "average" pooling
+    square_root: bool = False
     #: share of the regions in the mean of the highest and of the lowest, k+ and k-
     k_max: float = 0.1
     k_min: float = 0.1

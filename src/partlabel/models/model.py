@@ -60,6 +60,7 @@ class Head(nn.Module):
     def __init__(self, channels: int, num_classes: int, config: ModelConfig) -> None:
         super().__init__()
         self.pooling = config.pooling
+        self.square_root = config.square_root
         self.register_buffer("shift", torch.zeros(channels))
         self.register_buffer("scale", torch.ones(channels))
         self.dropout = nn.Dropout(config.dropout)
@@ -79,7 +80,7 @@ class Head(nn.Module):
             # standardising folds into the convolution, which saves a pass over the map; folded in full precision
             weight = weight * self.scale[:, None, None]
             bias = bias - (weight.flatten(1) * self.shift).sum(1)  # type: ignore[operator]
-            features = self._averaged(features)
+            features = self.pooled(features)
         else:
             features = self.dropout(self.before_dropout(features))
         if self.pool is None:  # on one position the convolution is a linear layer, which is faster
@@ -90,11 +91,18 @@ class Head(nn.Module):
 
     def before_dropout(self, features: Tensor) -> Tensor:
         """What the dropout takes in training: the features, averaged with "average" pooling, standardised."""
-        return (self._averaged(features) - self.shift[:, None, None]) * self.scale[:, None, None]
+        return (self.pooled(features) - self.shift[:, None, None]) * self.scale[:, None, None]
 
-    def _averaged(self, features: Tensor) -> Tensor:
+    def pooled(self, features: Tensor) -> Tensor:
+        """Features (N, D, h, w) as the classifier takes them, before they are standardised.
+
+        With "average" pooling (N, D, 1, 1): averaged, and of each its square root with the sign kept, where the model
+        has that. Magnitudes below 1e-6 count as 1e-6, so that the slope of the root stays finite.
+        """
         if self.pool is None and features.shape[-1] * features.shape[-2] > 1:
-            return features.mean((2, 3), keepdim=True)
+            features = features.mean((2, 3), keepdim=True)
+        if self.square_root:
+            features = features.sign() * features.abs().clamp_min(1e-6).sqrt()
         return features
 
     def standardise(self, mean: Tensor, std: Tensor) -> None:
@@ -129,6 +137,10 @@ class Heads(nn.Module):
         features = features * share + (features * (1 - share)).detach()
         scores = torch.stack([head(features) for head in self.members])
         return scores if self.training else scores.mean(0)
+
+    def pooled(self, features: Tensor) -> Tensor:
+        """See :meth:`Head.pooled`."""
+        return self.members[0].pooled(features)  # type: ignore[operator]
 
     def standardise(self, mean: Tensor, std: Tensor) -> None:
         """See :meth:`Head.standardise`."""

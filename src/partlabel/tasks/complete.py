@@ -20,6 +20,8 @@ from partlabel.models.model import Model
 from partlabel.tasks.completion import complete
 from partlabel.tasks.predict import score
 from partlabel.training.config import Config
+from partlabel.training.evidence import Evidence, evidence
+from partlabel.training.folds import FOLDS
 from partlabel.training.run import Run
 
 REPORT = "completion.json"
@@ -36,8 +38,9 @@ def complete_run(
 ) -> tuple[LabelTable, dict[str, Any]]:
     """Fill in the unknown labels of a training, or of another table, see :func:`partlabel.tasks.completion.complete`.
 
-    The last model gives the scores, because the best one was chosen by the held-out labels that judge it. The report is
-    also written into the run folder, as ``completion.json``.
+    Without a table, and with a frozen backbone, every pair has a score of a head that has not seen its image; all known
+    labels test these scores. Otherwise the last model gives the scores, because the best one was chosen by the held-out
+    labels that judge it. The report is also written into the run folder, as ``completion.json``.
 
     Args:
         run: a training, or its folder.
@@ -49,15 +52,21 @@ def complete_run(
         seed: of the draw that mixes the pool.
 
     Returns:
-        The table with the new labels, and the report; beside what is said there ``held_out`` (``labels`` where the
-        pictures were trained on with other labels, else ``pictures``) and ``pictures_left`` (pictures whose labels stay
-        unknown, because the model was trained on guesses for them).
+        The table with the new labels, and the report; beside what is said there ``held_out`` (``out-of-fold``;
+        ``labels`` where the pictures were trained on with other labels, else ``pictures``) and ``pictures_left``
+        (pictures whose labels stay unknown, because the model was trained on guesses for them).
 
     Raises:
         UserError: no run, or one without held-out labels; classes that the table lacks, pictures that are missing or
             cannot be read, nothing that could be filled in.
     """
     run = run if isinstance(run, Run) else Run(run)
+    arguments: dict[str, Any] = {"precision": precision, "confidence": confidence, "seed": seed}
+    found = evidence(run) if table is None else None
+    if found is not None and found.kind == "out-of-fold":
+        made, report = _by_folds(found, arguments)
+        write_json(run.folder / REPORT, report)
+        return made, report
     held, trained, config = run.held_out.table, run.labels, run.config
     model = run.load_model("last")
     table = trained.merge(held) if table is None else table
@@ -72,8 +81,7 @@ def complete_run(
             "the held-out pictures do not show what that did; hold out labels instead, with partlabel labels hold-out"
         )
     scores, held_scores = _scores(model, own, held, images)
-    arguments: dict[str, Any] = {"precision": precision, "confidence": confidence, "seed": seed, "leave": leave}
-    made, report = complete(own, scores, held, held_scores, **arguments)
+    made, report = complete(own, scores, held, held_scores, leave=leave, **arguments)
     if own is not table:
         made = _with_new(table, made, matched.of_table, report["round"])
     report |= {
@@ -89,6 +97,27 @@ def complete_run(
     with holding(run.folder, "partlabel complete"):
         write_json(run.folder / REPORT, report)
     return made, report
+
+
+def _by_folds(found: Evidence, arguments: dict[str, Any]) -> tuple[LabelTable, dict[str, Any]]:
+    """Complete by scores of heads that have not seen the images: all known labels test them, alike with unknown ones.
+
+    A class without such scores stays as it is.
+    """
+    table, scored = found.table, ~np.isnan(found.scores.sum(0))
+    judged = [name for name, yes in zip(table.classes, scored, strict=True) if yes]
+    if not judged:
+        raise UserError(
+            f"no class has {FOLDS} known labels of either sign, so nothing tells how often a label filled in is right"
+        )
+    own, scores = table.select_classes(judged), found.scores[:, scored]
+    made, report = complete(own, scores, own, scores, **arguments)
+    left = [name for name in table.classes if name not in set(judged)]
+    return _with_new(table, made, np.flatnonzero(scored), report["round"]), report | {
+        "held_out": "out-of-fold",
+        "pictures_left": 0,
+        "classes_left": left,
+    }
 
 
 def _with_new(table: LabelTable, made: LabelTable, columns: NDArray[np.int64], round: int) -> LabelTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +66,9 @@ def estimate(
     own = scores[:, labelled.columns]
     unit, _ = units(labelled.table.num_images, labelled.table.groups)
     found = headline(own, labelled.table.dense(), labelled.table.classes, limits, units=unit)
-    return labelled.metrics(scores, model.thresholds), found
+    known = np.flatnonzero(np.diff(labelled.table.indptr))
+    some = replace(labelled, table=labelled.table.select(known))
+    return some.metrics(scores[known], model.thresholds), found
 
 
 def trained_on(run: str | os.PathLike[str], table: LabelTable) -> dict[str, int]:

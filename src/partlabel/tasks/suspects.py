@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +21,10 @@ from partlabel.core.compute import default_device, loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.progress import Reporter
+from partlabel.core.text import as_cell
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
+from partlabel.metrics.label_noise import wrong_probability
 from partlabel.models.model import Head, Heads, Model
 from partlabel.training.batches import Stored, open_source, pooled
 from partlabel.training.config import Config
@@ -43,6 +44,8 @@ class Suspects:
         probability: (M,) float64, that the class is present, as judged without this label.
         checked: number of known labels that were checked.
         not_checked: numbers of the classes with too few known present or known absent labels.
+        wrong: (M,) float64, how likely the label is wrong, see :mod:`partlabel.metrics.label_noise`; None where only
+            probabilities were given. Their sum is how many of those listed are expected to be wrong.
     """
 
     image: NDArray[np.int64]
@@ -51,6 +54,7 @@ class Suspects:
     probability: NDArray[np.float64]
     checked: int
     not_checked: tuple[int, ...]
+    wrong: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +112,17 @@ def check_table(
     table: LabelTable,
     *,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Suspects:
     """Rank the known labels that heads contradict which have not seen them; see :func:`out_of_fold`."""
-    probabilities = calibrated(out_of_fold(features, table, seed=seed, progress=progress), table)
+    scores = out_of_fold(features, table, seed=seed)
+    probabilities = calibrated(scores, table)
     judged = ~np.isnan(probabilities.sum(0))
-    return find_suspects(table.hide(judged[table.indices]), probabilities)
+    own = table.hide(judged[table.indices])
+    found = find_suspects(own, probabilities)
+    image, cls = own.pair_images().astype(np.int64), own.indices.astype(np.int64)
+    likely, _ = wrong_probability(scores[image, cls], cls, own.values > 0, own.num_classes)
+    place = np.searchsorted(image * own.num_classes + cls, found.image * own.num_classes + found.cls)
+    return replace(found, wrong=likely[place])
 
 
 def check_run(
@@ -144,19 +153,25 @@ def check_run(
     features = _pooled(model, config, prepared.paths, reporter)
     known = np.flatnonzero(np.diff(prepared.table.indptr))
     kept = prepared.table.select(known)
-    with reporter.bar("judging each fold by the others") as bar:
-        found = check_table(features[known], kept, seed=seed, progress=bar)
+    found = check_table(features[known], kept, seed=seed)
     return Checked(found, kept, prepared.skipped, config.freeze != "all")
 
 
 def write_suspects(path: str | os.PathLike[str], table: LabelTable, suspects: Suspects) -> None:
-    """Write suspects as CSV: image, class, label (1 present, -1 absent), probability (of present); the surest first."""
+    """Write suspects as CSV, the surest first.
+
+    Columns: image, class, label (1 present, -1 absent), probability (of present, by models that have not seen it), and
+    wrong (how likely the label is wrong).
+    """
+    wrong = np.full(len(suspects.image), np.nan) if suspects.wrong is None else suspects.wrong
     names = table.images.to_pylist()
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("image", "class", "label", "probability"))
-        for i, c, label, p in zip(suspects.image, suspects.cls, suspects.label, suspects.probability, strict=True):
-            writer.writerow((names[i], table.classes[c], int(label), f"{p:.6g}"))
+        writer.writerow(("image", "class", "label", "probability", "wrong"))
+        columns = (suspects.image, suspects.cls, suspects.label, suspects.probability, wrong)
+        for i, c, label, p, w in zip(*columns, strict=True):
+            said = (as_cell(names[i]), as_cell(table.classes[c]))
+            writer.writerow((*said, int(label), f"{p:.6g}", "" if np.isnan(w) else f"{w:.3g}"))
 
 
 def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter) -> NDArray[np.float32]:
@@ -179,4 +194,4 @@ def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter)
             progress=bar,
         )
     assert isinstance(source, Stored)  # features of a whole backbone are always stored
-    return pooled(source)
+    return pooled(source, model.config.square_root)

@@ -79,13 +79,18 @@ class Stored(Source):
                 yield mirrored(torch.from_numpy(self.array[batch]), flip)
 
 
-def pooled(source: Stored) -> NDArray[np.float32]:
-    """Features (N, D) of stored maps, averaged over the regions, and over both sides where those are stored."""
+def pooled(source: Stored, square_root: bool = False) -> NDArray[np.float32]:
+    """Features (N, D) of stored maps, averaged over the regions, and over both sides where those are stored.
+
+    Args:
+        source: output of a backbone.
+        square_root: of each average, its sign kept, as in :attr:`ModelConfig.square_root`.
+    """
     total = np.zeros((len(source.array), source.array.shape[2]), np.float32)
     for start in range(0, len(total), _POOLED):
         rows = slice(start, start + _POOLED)
         total[rows] = np.asarray(source.array[rows], np.float32).mean((1, 3, 4))
-    return total
+    return np.sign(total) * np.sqrt(np.maximum(np.abs(total), 1e-6)) if square_root else total
 
 
 class Files(Source):
@@ -236,12 +241,12 @@ def _row_values(model: Model, stage: int, pixels: Tensor, flip: bool) -> NDArray
     return values.half().cpu().numpy()
 
 
-def statistics(source: Stored, rows: NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of each channel over the training images and regions."""
+def statistics(source: Stored, rows: NDArray[np.int64], model: Model, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of each channel that the head takes, over the training images and regions."""
     batches = [rows[a : a + 64] for a in range(0, len(rows), 64)]
     count, total, square = 0, torch.zeros(()), torch.zeros(())
     for features in source.batches(batches, None):
-        values = features.to(device).double()
+        values = model.head.pooled(features.to(device)).double()
         total = total.to(device) + values.sum((0, 2, 3))
         square = square.to(device) + values.square().sum((0, 2, 3))
         count += values.numel() // values.shape[1]

@@ -200,7 +200,7 @@ def _epoch_metrics(run: Run) -> str:
     measured = epochs[-1]["validation"] if epochs else None
     if not run.is_validated or not measured:
         return "## Validation\n\nNone: no labels were held out, so nothing is known about how good the model is."
-    table = [f"| {title} | {_percent(measured[name])} |" for name, title in _HEADLINE.items()]
+    table = [f"| {title} | {_percent(measured.get(name))} |" for name, title in _HEADLINE.items()]
     head = f"## Validation\n\nAfter epoch {epochs[-1]['epoch']}, on held-out known labels, at threshold 0.\n"
     return "\n".join([head, "| metric | value |", "|---|---|", *table])
 

@@ -46,9 +46,13 @@ class LossConfig:
 
 @dataclass(frozen=True)
 class OptimConfig:
-    """The optimizer and the schedule of its learning rate."""
+    """The optimizer and the schedule of its learning rate.
 
-    name: Literal["sgd", "adamw"] = "sgd"
+    "closed-form" solves the head on frozen, averaged features in one step (``partlabel.training.discriminant``); all
+    else in here is then without effect, and so are the loss and the curriculum.
+    """
+
+    name: Literal["sgd", "adamw", "closed-form"] = "sgd"
     epochs: int = 20
     #: images of one step, over all processes
     batch_size: int = 16
@@ -103,6 +107,18 @@ _REMOVED = ("channels_last", "relabel.warn_share")
 
 
 @dataclass(frozen=True)
+class SelfTrainingConfig:
+    """The round of self-training of the closed-form head: what becomes of unknown pairs before it is solved again."""
+
+    #: share of the expected present pairs that become present, those with the highest scores
+    present: float = 0.5
+    #: share of the other unknown pairs that become absent; 0 and 0 leave the round out
+    absent: float = 1.0
+    #: of the new present labels; a known label counts 1
+    weight: float = 0.25
+
+
+@dataclass(frozen=True)
 class Config:
     """One training run.
 
@@ -118,6 +134,7 @@ class Config:
     loss: LossConfig = field(default_factory=LossConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     relabel: RelabelConfig = field(default_factory=RelabelConfig)
+    self_training: SelfTrainingConfig = field(default_factory=SelfTrainingConfig)
     #: "none", "all" (the whole backbone), or the number of stages that stay as they are
     freeze: str | int = "none"
     #: batch normalisation keeps its mean and variance in training, while its scale and shift learn: for few pictures,
@@ -167,6 +184,9 @@ class Config:
             "loss.value": self.loss.value > 0,
             "relabel.before": all(1 < epoch <= self.optim.epochs for epoch in self.relabel.before),
             "relabel.theta": self._theta_fits(),
+            "self_training.present": 0 <= self.self_training.present <= 1,
+            "self_training.absent": 0 <= self.self_training.absent <= 1,
+            "self_training.weight": 0 <= self.self_training.weight <= 1,
             "relabel.samples": self.relabel.samples >= 2,
             "relabel.weight": 0 <= self.relabel.weight <= 1,
             "relabel.ema": 0 <= self.relabel.ema < 1,
@@ -176,6 +196,7 @@ class Config:
         wrong = [f"{name} = {self.get(name)!r}" for name, good in checks.items() if not good]
         if wrong:
             raise UserError("the configuration has values out of their range", wrong)
+        self._closed_form_fits()
         sampled = self.relabel.before and STRATEGIES[self.relabel.strategy].reads == "uncertainty"
         if sampled and not self.model.dropout:
             raise UserError(
@@ -188,6 +209,33 @@ class Config:
             )
         if sampled and self.model.heads > 1:
             raise UserError("relabelling by uncertainty takes one head; several go with the strategies by score")
+
+    def _closed_form_fits(self) -> None:
+        """Refuse what the closed-form head cannot have."""
+        model = self.model
+        needed = {
+            "freeze = 'all'": self.freeze == "all",
+            "model.pooling = 'average'": model.pooling == "average",
+            "model.heads = 1": model.heads == 1,
+            "model.graph = false": not model.graph,
+            "model.dropout = 0": model.dropout == 0,
+            "relabel.before = []": not self.relabel.before,
+            "loss.name = 'partial-bce' or 'bce'": self.loss.name in ("partial-bce", "bce"),
+        }
+        missing = [text for text, given in needed.items() if not given]
+        if self.optim.name == "closed-form" and missing:
+            raise UserError(
+                "the head is solved in closed form (optim.name), which needs the following; "
+                "optim.name = 'sgd' (--optimizer sgd) trains it in steps instead",
+                missing,
+            )
+        if model.square_root and model.pooling != "average":
+            raise UserError("model.square_root needs model.pooling = 'average'")
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of the training; a closed-form head takes one."""
+        return 1 if self.optim.name == "closed-form" else self.optim.epochs
 
     @property
     def unknown_as_absent(self) -> bool:
@@ -206,7 +254,8 @@ class Config:
             name: "paper": ResNet-101 WELDON at 448 px, SGD with momentum 0.9, learning rate 0.01 divided by 10 after
                 epoch 10, 20 epochs, batch 16, weight decay 1e-4, horizontal flips (section 4 and supplementary;
                 momentum and weight decay are the usual ones: the paper only refers to Durand, 2018, for them).
-                "small": a frozen EfficientNet-Lite0 at 224 px with its output cached, for a laptop CPU.
+                "small": a frozen EfficientNet-Lite0 at 288 px with its output cached, and a closed-form head with one
+                round of self-training, for a laptop CPU.
 
         Raises:
             UserError: no preset has that name.
@@ -218,8 +267,16 @@ class Config:
             )
         if name == "small":
             return Config(
-                model=ModelConfig(pooling="average"),
-                optim=OptimConfig(epochs=20, batch_size=64, learning_rate=0.5, weight_decay=2e-3, schedule="cosine"),
+                model=ModelConfig(pooling="average", square_root=True),
+                images=ImageConfig(size=288, flip=False),
+                optim=OptimConfig(
+                    name="closed-form",
+                    epochs=20,
+                    batch_size=64,
+                    learning_rate=0.5,
+                    weight_decay=2e-3,
+                    schedule="cosine",
+                ),
                 freeze="all",
             )
         raise UserError(f"there is no preset {name!r}; the presets are: paper, small")
@@ -295,6 +352,7 @@ def _unknown_names(document: dict[str, Any], kind: type, prefix: str = "") -> li
         "loss": LossConfig,
         "optim": OptimConfig,
         "relabel": RelabelConfig,
+        "self_training": SelfTrainingConfig,
     }
     unknown = []
     for name, value in document.items():

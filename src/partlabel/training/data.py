@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.progress import Reporter
+from partlabel.images import content_hash
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
 from partlabel.metrics.headline import some
@@ -18,6 +21,7 @@ from partlabel.training.config import Config
 from partlabel.training.labels import TrainingLabels
 from partlabel.training.leaks import Shared, check_leaks
 from partlabel.training.prepare import Prepared, check_labels, prepare
+from partlabel.training.run import Run
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ def prepare_data(
     validation: LabelTable | None,
     truth: LabelTable | None,
     report: Reporter,
+    earlier: Run | None = None,
 ) -> Data:
     """Check labels and images, leave out images that cannot be used, and split off the validation part.
 
@@ -95,7 +100,7 @@ def prepare_data(
         raise UserError("the validation labels have other classes than the training labels, or in another order")
     prepared = prepare(labels, images, config.images, config.workers, report)
     own = None if validation is None else prepare(validation, images, config.images, config.workers, report)
-    rows, held_out = _split(prepared.table, own, config)
+    rows, held_out = _split(prepared, own, config, earlier)
     table = prepared.table
     validation_table = own.table if own else table.select(held_out) if len(held_out) else None
     data = Data(
@@ -159,11 +164,44 @@ def unlearned(table: LabelTable) -> NDArray[np.bool_]:
     return (present + absent) == 0
 
 
-def _split(table: LabelTable, own: Prepared | None, config: Config) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _split(
+    prepared: Prepared, own: Prepared | None, config: Config, earlier: Run | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows to train on, and rows to validate on: of a validation table of its own, or of the same table."""
+    table = prepared.table
     if own is not None:
         return np.arange(table.num_images), np.arange(own.table.num_images)
     if config.validation > 0:
-        rows, held_out = table.split([1 - config.validation, config.validation], config.seed)
-        return rows, held_out
+        held_out = lasting_split(table, prepared.paths, config.validation)
+        if earlier is not None and earlier.validation is not None:
+            trained, judged = earlier.labels, earlier.validation
+            held_out[trained.image_index(table.images) >= 0] = False
+            held_out[judged.image_index(table.images) >= 0] = True
+        return np.flatnonzero(~held_out), np.flatnonzero(held_out)
     return np.arange(table.num_images), np.empty(0, np.int64)
+
+
+def lasting_split(table: LabelTable, paths: Sequence[Path], share: float) -> NDArray[np.bool_]:
+    """Decide for each image by itself whether it is held out, so that it stays where it is for good.
+
+    The bytes of its file decide, or the name of its group: a hash of them, as a number in [0, 1), below ``share`` holds
+    it out. More labels, more images, another name or order and another seed change nothing for an image.
+
+    Args:
+        table: N images.
+        paths: the file of each.
+        share: of the images (groups) to be held out, about; at least one is and at least one is not.
+
+    Raises:
+        UserError: there are fewer than two images (groups).
+    """
+    groups = [None] * table.num_images if table.groups is None else table.groups.to_pylist()
+    keys = [
+        content_hash(path) if group is None else f"group {group}" for group, path in zip(groups, paths, strict=True)
+    ]
+    digests = [hashlib.blake2b(f"held out of training {key}".encode(), digest_size=8).digest() for key in keys]
+    drawn = np.array([int.from_bytes(digest, "big") for digest in digests], np.uint64) / 2.0**64
+    if len(np.unique(drawn)) < 2:
+        raise UserError("one image (or group) cannot be split into a part to train on and a part to validate on")
+    held_out = drawn < share
+    return held_out | (drawn == drawn.min()) if not held_out.any() else held_out & (drawn < drawn.max())

@@ -28,7 +28,9 @@ from partlabel.training.batches import Source, Stored, pooled
 from partlabel.training.config import Config
 from partlabel.training.data import Data
 from partlabel.training.folds import FOLDS, out_of_fold
+from partlabel.training.head import as_round, head_features
 from partlabel.training.run import HEADLINE, OUT_OF_FOLD, Run
+from partlabel.training.state import Batches, Job, State
 
 Kind = Literal["out-of-fold", "validation"]
 #: how scores came about, in words for people
@@ -43,12 +45,14 @@ class Evidence:
     """Known labels with scores that have not seen them.
 
     ``table``: N images, C classes; images without a known label stay in. ``scores``: float32 (N, C) before the sigmoid,
-    NaN in a class for which there are none. ``kind``: a key of ``MEANINGS``.
+    NaN in a class for which there are none. ``kind``: a key of ``MEANINGS``. ``same_scale``: the scores are those of
+    models learned as the run's own was, so that thresholds chosen on them hold for it.
     """
 
     table: LabelTable
     scores: NDArray[np.float32]
     kind: Kind
+    same_scale: bool
 
 
 def judged_by_folds(config: Config) -> bool:
@@ -63,23 +67,34 @@ def judged_by_folds(config: Config) -> bool:
     )
 
 
-def score_all(config: Config, data: Data, train: Source, validation: Source) -> Evidence | None:
+def score_all(job: Job, state: State, data: Data, batches: Batches) -> Evidence | None:
     """Score every pair of the training and validation images by heads that have not seen the image.
 
     Returns:
         None where such heads do not stand for the model, or there are too few images (or groups) for folds.
     """
-    if not judged_by_folds(config) or not isinstance(train, Stored):
+    config = job.config
+    if not judged_by_folds(config) or not isinstance(batches.train, Stored):
         return None
-    table, features = data.table, pooled(train)
-    if isinstance(validation, Stored) and data.validation_paths is not None and data.validation_table is not None:
+    same = config.optim.name == "closed-form"
+
+    def features_of(source: Source, count: int) -> NDArray[np.float32]:
+        if same:
+            return head_features(state.model, source, np.arange(count))
+        assert isinstance(source, Stored)  # as the training images are
+        return pooled(source, config.model.square_root)
+
+    table, features = data.table, features_of(batches.train, data.table.num_images)
+    if data.validation_paths is not None and data.validation_table is not None:
         own = data.validation_table
         new = table.image_index(own.images) < 0
-        table, features = table.merge(own), np.concatenate([features, pooled(validation)[new]])
+        table = table.merge(own)
+        features = np.concatenate([features, features_of(batches.validation, own.num_images)[new]])
     table = table.without_origin("model")
     if len(units(table.num_images, table.groups)[1]) < FOLDS:
         return None
-    return Evidence(table, out_of_fold(features, table, seed=config.seed), "out-of-fold")
+    rounds = as_round(config.self_training) if same else None
+    return Evidence(table, out_of_fold(features, table, seed=config.seed, rounds=rounds), "out-of-fold", same)
 
 
 def write_out_of_fold(run: Path, found: Evidence) -> None:
@@ -90,7 +105,8 @@ def write_out_of_fold(run: Path, found: Evidence) -> None:
         return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), count)
 
     columns = {"image": found.table.images, "score": lists(found.scores)}
-    content = pa.table(columns).replace_schema_metadata({"classes": json.dumps(list(found.table.classes))})
+    about = {"classes": json.dumps(list(found.table.classes)), "same_scale": json.dumps(found.same_scale)}
+    content = pa.table(columns).replace_schema_metadata(about)
     with replacing(run / OUT_OF_FOLD) as temporary:
         pq.write_table(content, temporary, compression="zstd")
 
@@ -103,10 +119,11 @@ def evidence(run: Run) -> Evidence | None:
     """
     path = run.folder / OUT_OF_FOLD
     if not path.is_file():
-        return Evidence(run.held_out.table, run.held_out.scores, "validation") if run.is_validated else None
+        return Evidence(run.held_out.table, run.held_out.scores, "validation", True) if run.is_validated else None
     try:
         stored = pq.read_table(path)
-        classes = tuple(json.loads((stored.schema.metadata or {})[b"classes"]))
+        about = stored.schema.metadata or {}
+        classes, same = tuple(json.loads(about[b"classes"])), bool(json.loads(about[b"same_scale"]))
         scores = stored["score"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.float32)
         images = stored["image"].combine_chunks()
     except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
@@ -117,11 +134,18 @@ def evidence(run: Run) -> Evidence | None:
     place[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
     if classes != table.classes or (place < 0).any() or scores.size != len(images) * len(classes):
         raise UserError(f"{path}: does not belong to the labels of the run")
-    return Evidence(table, scores.reshape(len(images), len(classes))[place], "out-of-fold")
+    return Evidence(table, scores.reshape(len(images), len(classes))[place], "out-of-fold", same)
 
 
-def write_headline(run: Run, seed: int = 0) -> dict[str, Any] | None:
-    """Estimate what all labels would say of a run and write it as ``headline.json``; None where nothing can be judged.
+def write_headline(run: Run) -> None:
+    """Write what :func:`judge` says as ``headline.json``, where anything can be judged."""
+    found = judge(run)
+    if found is not None:
+        write_json(run.folder / HEADLINE, found)
+
+
+def judge(run: Run, seed: int = 0) -> dict[str, Any] | None:
+    """Estimate what all labels would say of a run, as plain values; None where nothing can be judged.
 
     Only labels that are a random sample of their class and sign are measured on. Decisions are those of thresholds by
     F1 on the same scores.
@@ -140,7 +164,7 @@ def write_headline(run: Run, seed: int = 0) -> dict[str, Any] | None:
     numbers = headline(
         found.scores, labels, table.classes, limits, units=units(table.num_images, table.groups)[0], seed=seed
     )
-    content = {
+    return {
         "measured_on": found.kind,
         "meaning": MEANINGS[found.kind],
         "images": table.num_images,
@@ -148,5 +172,3 @@ def write_headline(run: Run, seed: int = 0) -> dict[str, Any] | None:
         "left_out": found.table.num_known - table.num_known,
         **numbers.to_dict(),
     }
-    write_json(run.folder / HEADLINE, content)
-    return content

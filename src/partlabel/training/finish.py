@@ -9,7 +9,7 @@ from partlabel.training.evidence import score_all, write_headline, write_out_of_
 from partlabel.training.run import OUT_OF_FOLD, Run
 from partlabel.training.state import Batches, Job, State
 from partlabel.training.summary import summary
-from partlabel.training.thresholds import fit_run, silence
+from partlabel.training.thresholds import fit_run, has_labels_to_choose_on, silence
 
 
 def finish(job: Job, state: State, data: Data, batches: Batches) -> Run:
@@ -22,8 +22,8 @@ def finish(job: Job, state: State, data: Data, batches: Batches) -> Run:
         about = data.about(job.config) | {"processes": job.engine.world}
         write_json(job.out / "summary.json", summary(state.history, **about))
         run = Run(job.out)
-        _judge(job, data, batches, run)
-        if run.is_validated and not run.thresholds:
+        _judge(job, state, data, batches, run)
+        if not run.thresholds and has_labels_to_choose_on(run):
             fit_run(run)
         silence(run)
         write_card(run)
@@ -32,10 +32,10 @@ def finish(job: Job, state: State, data: Data, batches: Batches) -> Run:
     return Run(job.out, check=job.engine.first)  # the folder may lie on the node of the first process alone
 
 
-def _judge(job: Job, data: Data, batches: Batches, run: Run) -> None:
+def _judge(job: Job, state: State, data: Data, batches: Batches, run: Run) -> None:
     """Score all labels by heads that have not seen them, and write what all labels would say."""
     if not (run.folder / OUT_OF_FOLD).is_file():
-        found = score_all(job.config, data, batches.train, batches.validation)
+        found = score_all(job, state, data, batches)
         if found is not None:
             write_out_of_fold(run.folder, found)
     write_headline(run)

@@ -18,6 +18,7 @@ from partlabel.training.engine import start
 from partlabel.training.epoch import train_epoch
 from partlabel.training.finish import finish
 from partlabel.training.folder import is_started, write_inputs, write_round
+from partlabel.training.head import solve_head
 from partlabel.training.optimizer import build_loss
 from partlabel.training.run import RELABELLED, Run
 from partlabel.training.state import Batches, Job, State, begin, build_model, open_batches, save
@@ -34,6 +35,7 @@ def train(
     preset: str | None = None,
     validation: LabelTable | None = None,
     truth: LabelTable | None = None,
+    after: Run | str | os.PathLike[str] | None = None,
     resume: bool = False,
 ) -> Run:
     """Train a model and write a run folder.
@@ -54,6 +56,8 @@ def train(
         validation: labels to validate on, of images in the same folder; None holds out ``config.validation`` of the
             table.
         truth: true labels, for experiments; the labels that relabelling adds are compared with them, nothing else.
+        after: an earlier run on a table that has grown since. Without config and preset its settings are taken; its
+            images stay in the part where they were; and a report on this run compares the two.
         resume: go on with the newest whole checkpoint. On a CPU the result equals that of a run that was never stopped,
             to the bit; the epoch that was running begins again.
 
@@ -72,19 +76,20 @@ def train(
     >>> run.labels.classes, run.is_finished
     (('red', 'green'), True)
     """
-    config = _chosen(config, preset)
+    earlier = Run(after) if after is not None else None
+    config = _chosen(config, preset, earlier)
     with start(config) as engine, ExitStack() as held:  # a mistake ends all processes, and is said once
         loss = build_loss(config.loss, labels.num_classes)
         job = Job(config, engine, Path(out), loss, Reporter(quiet=not engine.first))
         engine.from_first(lambda: held.enter_context(holding(out, "partlabel train", make=True)))
         agree(engine, labels, Path(images), validation, truth, config)
 
-        identity = _identity(config, labels, validation)
+        identity = _identity(config, labels, validation, earlier)
         started = engine.from_first(lambda: is_started(job.out, identity, resume))
         if resume and not started:
             job.report.line(f"{out} holds no run yet: a new one begins")
         with engine.together():
-            data = prepare_data(config, labels, Path(images), validation, truth, job.report)
+            data = prepare_data(config, labels, Path(images), validation, truth, job.report, earlier)
         agree_on_data(engine, data)
         identity["labels of usable pictures"] = data.table.content_hash()
         engine.from_first(lambda: is_started(job.out, identity, resume))
@@ -98,13 +103,14 @@ def train(
         engine.from_first(lambda: write_inputs(job.out, identity, data))  # only now: a mistake leaves no half run
 
         state = begin(job, data, model, checkpoint)
-        for epoch in range(state.epoch, config.optim.epochs):
+        run_epoch = solve_head if config.optim.name == "closed-form" else train_epoch
+        for epoch in range(state.epoch, config.epochs):
             if epoch + 1 in config.relabel.before:
                 state.history.append(relabel(job, state, data, batches, epoch))
-            row = train_epoch(job, state, batches, epoch)
+            row = run_epoch(job, state, batches, epoch)
             row["validation"], scores = validate(job, state, data, batches)
             state.history.append(row)
-            job.report.line(epoch_line(row, config.optim.epochs))
+            job.report.line(epoch_line(row, config.epochs))
             save(job, state, scores)
         return finish(job, state, data, batches)
 
@@ -126,15 +132,18 @@ def relabel(job: Job, state: State, data: Data, batches: Batches, epoch: int) ->
     return {name: value for name, value in row.items() if name != "classes"}
 
 
-def _chosen(config: Config | None, preset: str | None) -> Config:
+def _chosen(config: Config | None, preset: str | None, earlier: Run | None) -> Config:
     if config is not None and preset is not None:
         raise UserError("config and preset both choose the settings; give one of them")
+    if config is None and preset is None and earlier is not None:
+        return earlier.config
     return Config.preset(preset or "small") if config is None else config
 
 
-def _identity(config: Config, labels: LabelTable, validation: LabelTable | None) -> dict[str, Any]:
+def _identity(config: Config, labels: LabelTable, validation: LabelTable | None, earlier: Run | None) -> dict[str, Any]:
     """What makes two runs the same, as plain values."""
     return {
+        **({} if earlier is None else {"after": str(earlier.folder.resolve())}),
         "config": config.to_dict(),
         "labels": labels.content_hash(),
         "validation labels": validation.content_hash() if validation else None,

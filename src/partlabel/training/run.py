@@ -184,6 +184,12 @@ class Run:
         return _json(path) if path.is_file() else {}
 
     @property
+    def after(self) -> Run | None:
+        """The run that this one was trained after, with a grown table; None where none was named or it is gone."""
+        named = _json(self.folder / MARKER).get("after")
+        return Run(named) if named and (Path(named) / MARKER).is_file() else None
+
+    @property
     def headline(self) -> dict[str, Any] | None:
         """What all labels would say of it, ``headline.json``, see :mod:`partlabel.metrics.headline`; None without."""
         path = self.folder / HEADLINE
@@ -192,6 +198,8 @@ class Run:
     @property
     def same_content(self) -> int:
         """Validation images whose content was trained on under another name, counted before the training."""
+        if not self.is_finished:
+            return 0
         return int(self.summary.get("validation_images_trained_on_by_content", 0))
 
     def description(self, which: Literal["best", "last"] = "best") -> dict[str, Any]:

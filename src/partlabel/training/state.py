@@ -122,9 +122,9 @@ def open_batches(job: Job, data: Data, model: Model, *, new: bool) -> Batches:
         train = source(data.paths, config.images.flip, what)
         own = data.validation_paths
         validation = train if own is None else source(own, False, f"{what} (validation)")
-    untouched = new and model.started_from is None
+    untouched = new and model.started_from is None and config.optim.name != "closed-form"
     if untouched and stage == model.backbone.num_stages and isinstance(train, Stored):
-        model.head.standardise(*statistics(train, data.labels(config).train_rows, device))
+        model.head.standardise(*statistics(train, data.labels(config).train_rows, model, device))
     return Batches(train, validation)
 
 

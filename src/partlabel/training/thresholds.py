@@ -29,6 +29,7 @@ from partlabel.metrics.thresholds import (
 )
 from partlabel.models.description import write_decision
 from partlabel.training.data import unlearned
+from partlabel.training.evidence import Evidence, evidence
 from partlabel.training.run import THRESHOLDS, Run
 
 
@@ -58,8 +59,10 @@ class Fitted:
 def fit_run(run: Run | str | os.PathLike[str], goal: Goal = "f1", wanted: float | None = None) -> Fitted:
     """Choose thresholds and calibration for the best model of a run and write them into it.
 
-    Only held-out labels that are a random sample count. ``best/model.toml`` gets thresholds, their sources and the
-    calibration; ``thresholds.json`` in the run folder says how each came about and what it gives.
+    They are chosen on labels that have not been seen: all known ones, where out-of-fold scores are made like those of
+    the model, else those of the validation part. Only labels that are a random sample count. ``best/model.toml`` gets
+    thresholds, their sources and the calibration; ``thresholds.json`` in the run folder says how each came about and
+    what it gives.
 
     Args:
         run: a training with a validation part, or its folder.
@@ -71,7 +74,7 @@ def fit_run(run: Run | str | os.PathLike[str], goal: Goal = "f1", wanted: float 
     """
     check_goal(goal, wanted)
     run = run if isinstance(run, Run) else Run(run)
-    held = run.held_out
+    held = _judged(run)
     before = np.asarray(run.description()["thresholds"], np.float32)
     table = random_sample(held.table)
     labels, classes = table.dense(), held.table.classes
@@ -85,6 +88,25 @@ def fit_run(run: Run | str | os.PathLike[str], goal: Goal = "f1", wanted: float 
     write_json(run.folder / THRESHOLDS, to_dict(fitted))
     write_decision(run.folder / "best", chosen.values.tolist(), goal_words(goal, wanted), chosen.sources, calibration)
     return fitted
+
+
+def has_labels_to_choose_on(run: Run) -> bool:
+    """Whether there are labels that the model has not seen, with scores like its own."""
+    found = evidence(run)
+    return run.is_validated or (found is not None and found.same_scale)
+
+
+def _judged(run: Run) -> Evidence:
+    """The labels to choose on: all known ones with out-of-fold scores like the model's own, else the validation part.
+
+    A class without such scores has no labels here.
+    """
+    found = evidence(run)
+    if found is None or not found.same_scale:
+        return Evidence(run.held_out.table, run.held_out.scores, "validation", True)
+    scored = ~np.isnan(found.scores.sum(0))
+    table = found.table.hide(scored[found.table.indices])
+    return Evidence(table, np.where(scored, found.scores, np.float32(0)), found.kind, True)
 
 
 def silence(run: Run) -> None:

@@ -333,6 +333,7 @@ def test_every_flag_of_train_is_a_setting():
         "relabel_before": "10,15",
         "strategy": "all-at-once",
         "theta": 0.25,
+        "optimizer": "adamw",
         "epochs": 3,
         "batch_size": 5,
         "learning_rate": 0.5,

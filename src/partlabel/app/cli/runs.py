@@ -28,37 +28,46 @@ def train(
     config: Path | None = None,
     validation: str | None = None,
     truth: Path | None = None,
+    after: Path | None = None,
     resume: Annotated[bool, Parameter(show_default=False)] = False,
     settings: Settings | None = None,
     json: Json = False,
 ) -> None:
     """Train a classifier on the known labels.
 
-    Unknown labels teach nothing: they are neither present nor absent. Every picture is decoded once before training
-    starts, and all files that cannot be read are listed at once. The run folder holds the best and the last model, the
-    settings, and the metrics of each epoch.
+    Unknown labels are neither present nor absent; what is made of them is in the guide. Every picture is decoded once
+    before training starts, and all files that cannot be read are listed at once. The run folder holds the best and the
+    last model, the settings, and the metrics of each epoch.
 
     Args:
         labels: Label table, a .parquet file written by `partlabel import`.
         images: Folder that the picture names of the table start from.
         output: Run folder to be made.
-        preset: `small` keeps the backbone as it is and suits a laptop; `paper` is the paper's setting and wants a GPU.
-            Without a preset and without a file: small.
+        preset: `small` keeps the backbone as it is, solves the rest at once and suits a laptop; `paper` is the paper's
+            setting and wants a GPU. Without a preset and without a file: small.
         config: Settings as a TOML file, such as the config.toml of another run.
         validation: Share of the pictures that is held out to validate on (0 for none), or another label table.
         truth: Label table with the true labels, for experiments: says how many labels that relabelling adds are right.
+        after: Run folder of an earlier training on a table that has grown since, such as by `partlabel labels answers`.
+            Its settings are taken where none are given, its pictures stay in the part where they were, and
+            `partlabel report` compares the two.
         resume: Go on with a run that was stopped; give the options it was started with once more.
     """
     with reporting(json) as report:
         from partlabel.labels.table import LabelTable
         from partlabel.training.loop import train as run_training
+        from partlabel.training.run import SETTINGS, Run
 
         with one_of_each_node():
             share, held_out = _validation(validation)
+            if after is not None and preset is None and config is None:
+                Run(after)  # says where it is none
+                config = after / SETTINGS
             chosen = make_config(preset, config, settings, share)
             table = LabelTable.read_parquet(labels)
             true = None if truth is None else LabelTable.read_parquet(truth)
-        run = run_training(table, images, out=output, config=chosen, validation=held_out, truth=true, resume=resume)
+        held = {"validation": held_out, "truth": true, "after": after}
+        run = run_training(table, images, out=output, config=chosen, resume=resume, **held)
         if is_first_process():
             report({"run": str(output), **run.summary, "headline": run.headline}, _trained(run, output))
 

@@ -16,7 +16,7 @@ from partlabel.core.errors import UserError
 from partlabel.core.files import write_json, write_text
 from partlabel.labels.table import LabelTable
 from partlabel.metrics.headline import headline
-from partlabel.training.evidence import evidence
+from partlabel.training.evidence import evidence, judge
 from partlabel.training.run import Run, read_runs
 
 #: of the form of the JSON; a field that goes away or changes its meaning raises it
@@ -97,7 +97,7 @@ def collect(
         raise UserError("--labels needs --images, the folder of its pictures")
     if resamples < 1:
         raise UserError(f"there must be at least 1 resample, not {resamples}")
-    found = _with_an_epoch(runs)
+    found = _with_an_epoch(_with_earlier(runs))
     on = _measured_on(found, labels, images)
     several = len(found) > 1
     measured: list[Measured | None] = list(alike(found, on)) if several else on
@@ -116,6 +116,17 @@ def collect(
         "runs": rows,
         "comparison": comparison_section(found, [n for n in numbers if n is not None]) if several else None,
     }
+
+
+def _with_earlier(folders: _Paths) -> _Paths:
+    """One run that was trained after another: that one comes first, so that they are compared, where it can be."""
+    if len(folders) != 1:
+        return folders
+    run = Run(folders[0])
+    earlier = run.after
+    if earlier is None or not earlier.epochs or not (earlier.is_validated and run.is_validated):
+        return folders
+    return [earlier.folder, run.folder] if earlier.labels.classes == run.labels.classes else folders
 
 
 def _with_an_epoch(folders: Sequence[str | os.PathLike[str]]) -> list[Run]:
@@ -138,7 +149,7 @@ def _measured_on(
 def _headline(run: Run, on: Measured | None) -> dict[str, Any] | None:
     """What all labels would say: as the training found it, or on the table that was given."""
     if on is None or on.on_validation:
-        return run.headline
+        return run.headline or judge(run)
     found = headline(on.scores, on.labels, on.classes, on.thresholds, units=on.units)
     about = {"measured_on": on.source, "meaning": "the labels of this table, scored by the best model"}
     return {**about, "images": len(on.labels), "known_labels": int((on.labels != 0).sum()), **found.to_dict()}
