@@ -51,6 +51,10 @@ def test_unknown_settings_are_listed(tmp_path):
     assert "run.toml" in str(caught.value)
 
 
+def test_settings_of_earlier_versions_are_passed_over():
+    assert Config.from_dict({"channels_last": False, "relabel": {"warn_share": 0.5}}) == Config()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

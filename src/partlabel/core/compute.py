@@ -10,6 +10,8 @@ from partlabel.core.errors import UserError
 #: images that are run at once; few on a CPU, so that the maps of a stage stay in its cache (benchmarks/export.py)
 _BATCH = {"cpu": 8}
 _BATCH_ELSEWHERE = 64
+#: images that are read, scored or validated at once where memory alone counts
+BATCH = 64
 #: up to so many images are decoded without processes for it, which take longer to start
 _FEW = 64
 

@@ -16,6 +16,7 @@ from partlabel.images import check, resolve
 from partlabel.labels.holdout import at_random
 from partlabel.labels.match import match
 from partlabel.labels.table import ORIGINS, LabelTable
+from partlabel.metrics.calibration import sigmoid
 from partlabel.models.model import Model
 from partlabel.tasks.predict import score
 
@@ -219,7 +220,7 @@ def grow(
     Returns:
         Images and classes, int64 (K,), in the order of choice.
     """
-    chance = 0.5 * (1 + np.tanh(0.5 * scores.astype(np.float64)))
+    chance = sigmoid(scores.astype(np.float64))
     weight = (labels > 0).sum(0) + 1.0
     ranked = [np.flatnonzero(labels[:, c] == 0) for c in range(labels.shape[1])]
     ranked = ranked if random is None else [random.permutation(rows) for rows in ranked]
@@ -290,7 +291,7 @@ def describe(questions: Questions, table: LabelTable, scores: NDArray[np.float32
     image, cls, why = questions.image[still], questions.cls[still], questions.why[still]
     own = table.without_origin("model")
     count = np.bincount(cls, minlength=table.num_classes)
-    chance = 0.5 * (1 + np.tanh(0.5 * scores[image, cls].astype(np.float64)))
+    chance = sigmoid(scores[image, cls].astype(np.float64))
     expected = np.bincount(cls, chance, table.num_classes)
     present = own.class_counts()[0]
     growth = float(np.log1p(expected / (present + 1)).mean())

@@ -21,7 +21,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.core.compute import inference_batch
+from partlabel.core.compute import BATCH, inference_batch
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_text
 from partlabel.images import ImageDataset, content_hash, make_loader
@@ -30,7 +30,6 @@ from partlabel.models.model import Model
 Progress = Callable[[int, int], None]
 #: pictures are stored decoded up to this size; above it they are decoded anew in each epoch
 PIXEL_CACHE_LIMIT = 8 * 2**30
-_BATCH = 64
 #: images averaged at once
 _POOLED = 256
 #: after so many pictures it is noted how far the work has come
@@ -205,7 +204,7 @@ def _fill(
     if not done:
         done_file.unlink(missing_ok=True)
     array = np.lib.format.open_memmap(partial, "r+" if done else "w+", None if done else kind, None if done else shape)
-    size = inference_batch(torch.device(device).type) if stage else _BATCH
+    size = inference_batch(torch.device(device).type) if stage else BATCH
     rows = [np.arange(a, min(a + size, len(images))) for a in range(done, len(images), size)]
     with torch.inference_mode():
         loader = make_loader(images, [batch.tolist() for batch in rows], workers)

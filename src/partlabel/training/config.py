@@ -93,8 +93,6 @@ class RelabelConfig:
     weight: float = 1.0
     #: decay of a running mean of the weights, which then does the relabelling; 0 takes the weights themselves
     ema: float = 0.0
-    #: warn where a round labels more than this share of the unknown pairs
-    warn_share: float = 0.95
     #: stop the training where a round gives a warning
     stop_on_warning: bool = False
 
@@ -102,6 +100,10 @@ class RelabelConfig:
     def threshold(self) -> float:
         """Theta, chosen or the strategy's own."""
         return (STRATEGIES[self.strategy].theta or 0.0) if self.theta is None else self.theta
+
+
+#: settings of earlier versions that nobody changed; files that hold them are still read
+_REMOVED = ("channels_last", "relabel.warn_share")
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,6 @@ class Config:
     assume_absent: bool = False
     seed: int = 0
     precision: Literal["32", "bf16", "16"] = "32"
-    channels_last: bool = True
     #: processes that decode pictures; None chooses
     workers: int | None = None
 
@@ -189,7 +190,6 @@ class Config:
             "relabel.samples": self.relabel.samples >= 2,
             "relabel.weight": 0 <= self.relabel.weight <= 1,
             "relabel.ema": 0 <= self.relabel.ema < 1,
-            "relabel.warn_share": 0 <= self.relabel.warn_share <= 1,
             "validation": 0 <= self.validation < 1,
             "workers": self.workers is None or self.workers >= 0,
         }
@@ -314,7 +314,7 @@ class Config:
         Raises:
             UserError: listing every unknown name, or naming the value of the wrong type.
         """
-        unknown = _unknown_names(document, Config)
+        unknown = [name for name in _unknown_names(document, Config) if name not in _REMOVED]
         if unknown:
             raise UserError(f"{source}: unknown settings", unknown)
         try:

@@ -26,6 +26,8 @@ from partlabel.training.config import RelabelConfig
 Progress = Callable[[int, int], None]
 #: labels of the class-adaptive strategy that are made dense at once
 _DENSE = 2**26
+#: a round that labels more than this share of the unknown pairs is warned about
+_MUCH = 0.95
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,7 @@ def record(
         "labelled_share": counts.labelled_share,
         "added_present": int(present.sum()),
         "added_absent": int(absent.sum()),
-        "warnings": counts.warnings(table.classes, config.warn_share),
+        "warnings": counts.warnings(table.classes, _MUCH),
         "truth": None,
     }
     if truth is not None:

@@ -88,8 +88,7 @@ def build_model(job: Job, labels: LabelTable) -> Model:
         job.report.line(model.start_note)
     model.freeze(frozen_stages(config.freeze, model))
     model.to(job.engine.device)
-    if config.channels_last:
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
 
 

@@ -6,14 +6,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from partlabel.core.compute import BATCH
 from partlabel.metrics import Accumulator
 from partlabel.training.data import Data
 from partlabel.training.epoch import to_device
 from partlabel.training.state import Batches, Job, State
 from partlabel.training.summary import headline
-
-#: images scored at once, at least
-_BATCH = 64
 
 
 def validate(
@@ -29,7 +27,7 @@ def validate(
     if not len(rows):
         return None, None
     state.net.eval()
-    size = max(job.config.optim.batch_size, _BATCH)
+    size = max(job.config.optim.batch_size, BATCH)
     own = np.array_split(rows, engine.world)[engine.rank]
     parts = [own[a : a + size] for a in range(0, len(own), size)]
     found = Accumulator(table.num_classes, table.classes)
