@@ -46,4 +46,4 @@ docs: .venv/.docs
 	touch $@
 
 mutations: $(INSTALLED)
-	$(BIN)/python -m tests.mutations
+	$(BIN)/python -m tests.mutations --table docs/mutations.md

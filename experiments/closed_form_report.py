@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.jobs import RESULTS
 from experiments.reading import Results
 from experiments.rendering import table, words
+from experiments.store import RESULTS
 
 ABOUT = """Not of the paper. The preset `small` solves a linear head in closed form on frozen features: a regularised
 discriminant with the covariance of all images, labelled or not, on the square root of the averaged features, and one

@@ -275,7 +275,7 @@ FAULTS = [
         "labels that were looked for are put aside",
         "eligible = np.flatnonzero(at_random(table))",
         "eligible = np.arange(table.num_known)",
-        "tasks/test_completion.py labels",
+        "labels/test_holdout.py",
     ),
     Fault(
         "labels/simulate.py",

@@ -2,7 +2,7 @@
 
     python -m tests.mutations                     all of them, with a table at the end
     python -m tests.mutations method/loss labels  those whose file begins with one of these
-    python -m tests.mutations --jobs 2 --table mutations.md
+    python -m tests.mutations --jobs 2 --table docs/mutations.md
 
 A fault survives where its tests pass: something is not tested. It is stale where its text is no longer in the file
 exactly once: write it anew. Both end with exit code 1. The tests have to pass without a fault, which is tried first.
@@ -71,10 +71,19 @@ def outcome(fault: Fault) -> Outcome:
     return Outcome(fault, found[1].partition("[")[0])
 
 
+HEAD = """\
+# Faults that the tests catch
+
+Each fault is put into a copy of the package by itself; the test in the last column fails. `make mutations` tries all of
+them again and writes this page; they are listed in `tests/faults.py`.
+
+"""
+
+
 def table(outcomes: Iterable[Outcome]) -> str:
-    """Format as Markdown."""
+    """Format as a page of Markdown."""
     rows = [f"| `{o.fault.file}` | {o.fault.what} | {(o.caught_by and f'`{o.caught_by}`') or o} |" for o in outcomes]
-    return "\n".join(["| file | fault | caught by |", "|---|---|---|", *rows]) + "\n"
+    return HEAD + "\n".join(["| file | fault | caught by |", "|---|---|---|", *rows]) + "\n"
 
 
 def main() -> None:

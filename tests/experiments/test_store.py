@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from experiments.store import RESULTS, Store
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel.core.errors import UserError
@@ -24,6 +24,7 @@ VALUES = st.recursive(
 NAMES = st.text(st.characters(codec="utf-8"), max_size=8)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(NAMES, VALUES), max_size=8), st.binary(max_size=20))
 def test_records_come_back_as_they_were(added: list[tuple[str, Any]], cut: bytes) -> None:
     """A name that comes again replaces its record; a line that a killed writer left without its end is no record."""

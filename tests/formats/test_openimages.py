@@ -359,6 +359,7 @@ def test_damaged_files_give_an_error_or_a_table(at, put, cut):
             assert report.rows >= table.num_known == report.known
 
 
+@pytest.mark.slow
 def test_a_million_pairs_in_small(tmp_path, monkeypatch):
     """100,000 rows of 9,605 classes: the counts are those of the rows, and no matrix is ever built."""
     rng = np.random.default_rng(0)

@@ -139,6 +139,7 @@ def test_text_of_many_classes_is_cut_in_the_middle():
     assert "90 more classes" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [1, 3, 120])
 def test_picture_fits_its_classes(tmp_path, classes):
     labels = np.random.default_rng(0).integers(-1, 2, (30, classes)).astype(np.int8)

@@ -58,6 +58,7 @@ def test_with_all_labels_known_nothing_is_estimated():
     assert found.by_chance.all()
 
 
+@pytest.mark.slow
 def test_labels_known_by_habit():
     """Presents are known four times as often as absents: the known labels alone flatter, the estimate does not."""
     held = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from partlabel.metrics import prevalence
 from partlabel.metrics.calibration import sigmoid
 from partlabel.metrics.prevalence import GRID, histogram, likelihood, shifts
 from tests.reference import prevalence as naive
@@ -68,3 +69,11 @@ def test_a_shift_is_recovered():
         rows.append(histogram(z))
     found = shifts(likelihood(np.stack(rows), np.full(8, 0.5), np.full(8, 1000.0)))
     assert found.mean == pytest.approx(np.log(0.05 / 0.95), abs=0.3)
+
+
+@pytest.mark.parametrize(("apart", "low", "high"), [(0.0, 0.0, 0.25), (1.5, 1.2, 1.8)])
+def test_the_spread_over_classes_is_found(apart, low, high):
+    """Twenty classes whose delta is known well: equal in all, or 1.5 to either side."""
+    delta = np.where(np.arange(20) % 2, apart, -apart)
+    found = -((prevalence.GRID - delta[:, None]) ** 2) / (2 * 0.1**2)
+    assert low < prevalence.shifts(found - found.max(1, keepdims=True)).tau < high

@@ -185,3 +185,21 @@ def test_as_many_more_labels_are_enough_and_one_fewer_is_not(seed, precision):
         return risk_control.lower_bound(n - int(np.ceil(rate * n - 1e-9)), n, 0.1)
 
     assert bound(total) >= precision
+
+
+@pytest.mark.parametrize(
+    ("p", "threshold"),
+    [
+        ([0.04, 0.2, 0.09, 0.01], 4.0),  # the level of the first is lost: the new start has its own 0.05 only
+        ([0.04, 0.05, 0.2, 0.01], 3.0),
+        ([0.2, 0.01, 0.05, 0.05], 1.0),  # a new start, which hands its level on
+        ([0.04, 0.04, 0.1, 0.1], 1.0),  # both levels together
+        ([0.06, 0.06, 0.06, 0.06], None),
+    ],
+)
+def test_a_failure_loses_the_level_and_a_new_start_has_its_own(monkeypatch, p, threshold):
+    """Four thresholds, with a start of level 0.05 at the first and at the third."""
+    monkeypatch.setattr(risk_control, "_steps", lambda *_: (np.arange(1, 5), np.array([0.05, 0, 0.05, 0])))
+    monkeypatch.setattr(risk_control, "p_values", lambda *_: np.array(p))
+    scores = np.array([4, 3, 2, 1], np.float32)
+    assert risk_control.search(scores, scores, np.ones(4, bool), 0.9, 0.1).threshold == threshold

@@ -177,6 +177,7 @@ def test_gradient_reaches_every_parameter(backbone):
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backbone", ["poolformerv2_s12", "vgg11", "cait_xxs24_224"])
 def test_parameters_without_use_are_not_trained(backbone):
     """Several processes would wait for their gradients."""

@@ -174,6 +174,7 @@ def trained(tmp_path, monkeypatch):
     return labels
 
 
+@pytest.mark.slow
 def test_a_run_is_completed_by_command_in_every_format(trained, tmp_path, capsys, monkeypatch):
 
     # the tiny network has learned nothing; scores of the truth stand in for it, and a low bar for the few labels
@@ -209,6 +210,7 @@ def test_a_run_is_completed_by_command_in_every_format(trained, tmp_path, capsys
     assert "filled in as present" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_mistakes_of_a_run(trained, tmp_path, capsys):
     pictures, run = tmp_path / "pictures", tmp_path / "run"
     train(trained, pictures, out=tmp_path / "seen", config=tiny_config(optim__epochs=1, validation=0.3))

@@ -128,6 +128,7 @@ def test_equal_scores_are_drawn_and_seeds_decide():
     assert first.max() > 100 > first.min()
 
 
+@pytest.mark.slow
 def test_the_random_part_is_uniform():
     """Each of 10 unknown pairs is drawn in 3 of 10 cases, whatever its score: 1200 +- 5 deviations of 29."""
     table, scores = make(np.zeros((10, 1))), np.arange(10, dtype=np.float32)[:, None]

@@ -183,6 +183,7 @@ def words(run, *more):
     return ["suspects", str(run), *more, "--images", str(folder / "pictures"), "-o", str(folder / "s.csv"), "--json"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("freeze", ["all", "none"])
 @pytest.mark.parametrize("pooling", ["average", "weldon"])
 def test_command(trained, capsys, tmp_path, freeze, pooling):

@@ -25,6 +25,7 @@ def job(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_on_the_validation_part(capsys, job):
     words = ["report", str(job / "a"), str(job / "b"), "-o", str(job / "out.html"), "--resamples", "50"]
     assert main(words) == 0
