@@ -22,10 +22,15 @@ from experiments.main_job import tables
 
 from partlabel import Config, LabelTable, Model
 from partlabel.core.files import write_json
+from partlabel.core.progress import Reporter
 from partlabel.images import flip_draw
 from partlabel.training.batches import Stored
-from partlabel.training.loop import _Training
+from partlabel.training.data import prepare_data
+from partlabel.training.engine import start
+from partlabel.training.epoch import train_epoch
+from partlabel.training.optimizer import build_loss
 from partlabel.training.schedule import epoch_batches
+from partlabel.training.state import Batches, Job, State, begin, build_model, open_batches
 
 RESULT = Path(__file__).parent / "results" / "training.json"
 ROUNDS = 8
@@ -46,11 +51,20 @@ def bare_epoch(
         optimizer.zero_grad(set_to_none=True)
 
 
+def opened(table: LabelTable, images: Path, config: Config, folder: Path) -> tuple[Job, State, Batches]:
+    """A training that is about to begin its first epoch."""
+    job = Job(config, start(config), folder, build_loss(config.loss, table.num_classes), Reporter())
+    data = prepare_data(config, table, images, None, None, job.report)
+    model = build_model(job, table)
+    batches = open_batches(job, data, model, new=True)
+    return job, begin(job, data, model, None), batches
+
+
 def epoch_seconds(
     table: LabelTable, images: Path, config: Config, folder: Path
 ) -> tuple[list[float], list[float], float]:
     """Seconds of each epoch of both sides, and the largest relative difference of a tensor in the end."""
-    training = _Training(config, table, images, folder / "run", None, False)
+    job, state, batches = opened(table, images, config, folder / "run")
     seconds: tuple[list[float], list[float]] = ([], [])
     torch.manual_seed(config.seed)
     bare = Model(config.model, table.classes, config.images.size).to(memory_format=torch.channels_last)
@@ -62,20 +76,20 @@ def epoch_seconds(
         lr=optim.learning_rate,
         momentum=optim.momentum,
     )
-    assert isinstance(training.source, Stored)
-    training.begin()
+    assert isinstance(batches.train, Stored)
+    pixels = batches.train.array
     labels = table.dense()
     for epoch in range(ROUNDS + 1):
         sides = (
-            lambda: training.epoch(epoch),  # noqa: B023
-            lambda: bare_epoch(bare, optimizer, training.source.array, labels, epoch, config),  # noqa: B023
+            lambda: train_epoch(job, state, batches, epoch),  # noqa: B023
+            lambda: bare_epoch(bare, optimizer, pixels, labels, epoch, config),  # noqa: B023
         )
         for side in (0, 1) if epoch % 2 else (1, 0):
             began = time.perf_counter()
             sides[side]()
             if epoch:  # the first round warms up
                 seconds[side].append(time.perf_counter() - began)
-    ours, theirs = training.model.state_dict(), bare.state_dict()
+    ours, theirs = state.model.state_dict(), bare.state_dict()
     difference = max(float((ours[k].float() - theirs[k].float()).norm() / theirs[k].float().norm()) for k in ours)
     return seconds[0], seconds[1], difference
 
@@ -100,9 +114,8 @@ def main() -> None:
         os.environ["PARTLABEL_CACHE"] = folder
         full, bare, difference = epoch_seconds(table, arguments.data / "images", config, Path(folder))
         frozen = config.replace(freeze="all")
-        training = _Training(frozen, table, arguments.data / "images", Path(folder) / "frozen", None, False)
-        training.begin()
-        frozen_seconds = [training.epoch(epoch)["seconds"] for epoch in range(ROUNDS + 1)][1:]
+        running = opened(table, arguments.data / "images", frozen, Path(folder) / "frozen")
+        frozen_seconds = [train_epoch(*running, epoch)["seconds"] for epoch in range(ROUNDS + 1)][1:]
     record = {
         "images": arguments.images,
         "size": 128,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -18,14 +17,16 @@ from numpy.typing import NDArray
 
 from experiments import known_labels
 from experiments.datasets import Dataset, Pictures
-from experiments.jobs import Job, locked, result_file, where
+from experiments.jobs import Job, store, where
 from experiments.presets import Preset
 from experiments.reading import NAMES
-from partlabel import Config, LabelTable, Model, predict, train
+from experiments.store import Store
+from partlabel import Config, LabelTable, Model, train
 from partlabel.core.errors import UserError
-from partlabel.core.files import to_toml, write_json
+from partlabel.core.files import to_toml
 from partlabel.method.graph import LabelGraph
 from partlabel.metrics import Metrics, evaluate
+from partlabel.tasks.predict import score
 from partlabel.training.batches import Stored, open_source
 
 _DEFAULTS = {field.name: field.default for field in fields(Job)}
@@ -49,8 +50,9 @@ class Place:
     results: Path
     command: str
 
-    def result(self, job: Job) -> Path:
-        return result_file(self.results, self.preset.name, job.name)
+    @property
+    def store(self) -> Store:
+        return store(self.results, self.preset.name)
 
     def run(self, job: Job) -> Path:
         return self.out / self.preset.name / job.name
@@ -68,16 +70,16 @@ def carry_out(job: Job, place: Place, keep: bool = False, needed: bool = False) 
     Raises:
         UserError: the result that is there is of another data set.
     """
-    path = place.result(job)
-    with locked(path, wait=needed) as alone:
+    with place.store.alone(job.name, wait=needed) as alone:
         if not alone:
             return False
-        if path.is_file():
-            same_data(json.loads(path.read_text()), place.dataset.name, path)
+        there = place.store.read().get(job.name)
+        if there is not None:
+            same_data(there, place.dataset.name, place.store.path, job.name)
             if not needed or (place.run(job) / "summary.json").is_file():
                 return True
         record = _carried_out(job, place)
-        write_json(path, record)
+        place.store.add(job.name, record)
         for part in ("checkpoints", "best", "rounds"):
             shutil.rmtree(place.run(job) / part, ignore_errors=True)
         if not (keep or needed):
@@ -86,7 +88,7 @@ def carry_out(job: Job, place: Place, keep: bool = False, needed: bool = False) 
     return True
 
 
-def same_data(record: dict[str, Any], dataset: str, path: Path) -> None:
+def same_data(record: dict[str, Any], dataset: str, path: Path, name: str) -> None:
     """Refuse to go on beside results of other data.
 
     Raises:
@@ -95,7 +97,7 @@ def same_data(record: dict[str, Any], dataset: str, path: Path) -> None:
     theirs = record.get("dataset", dataset)
     if theirs != dataset:
         raise UserError(
-            f"{path}: a result on {theirs}; give those on {dataset} another folder with --results and --out"
+            f"{path}: {name} is a result on {theirs}; give those on {dataset} another folder with --results and --out"
         )
 
 
@@ -119,7 +121,7 @@ def _carried_out(job: Job, place: Place) -> dict[str, Any]:
         run = place.run(job)
         run.parent.mkdir(parents=True, exist_ok=True)
         resume = (run / "run.json").is_file()
-        summary = train(config, known, whole.folder, run, truth=truth, resume=resume)
+        summary = train(known, whole.folder, out=run, config=config, truth=truth, resume=resume).summary
         model = Model.load(run, which="last")
         metrics = _measured(model, config, place.dataset.test) if rows is None else _on_rows(model, config, whole, rows)
     return {
@@ -184,7 +186,7 @@ def _known(job: Job, place: Place, whole: Pictures) -> LabelTable:
 def scores_of(model: Model, config: Config, paths: list[Path], train: bool) -> NDArray[np.float32]:
     """Scores (N, C); of a frozen backbone from the stored features, which for the training part hold mirrored ones."""
     if config.freeze != "all":
-        return predict(model, paths)
+        return score(model, paths)
     stages = model.backbone.num_stages
     limit = config.images.max_pixels
     source = open_source(model, stages, paths, flip=train and config.images.flip, workers=1, max_pixels=limit)

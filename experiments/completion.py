@@ -7,13 +7,12 @@
 One training for each seed holds out both a tenth of the pictures and a fifth of the known labels of the others, so that
 completion by either kind of held-out labels is compared on the same scores. Filled in are all labels that were hidden.
 As the promise is about the draw of the held-out labels, they are also drawn anew several times for each model.
-The results are ``experiments/results/completion.json``, one row a seed; finished seeds are not computed again.
+The results are ``experiments/results/completion.jsonl``, one row a seed; finished seeds are not computed again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,12 @@ from numpy.typing import NDArray
 
 from experiments.frozen import pooled
 from experiments.main_job import FROZEN, tables
+from experiments.store import RESULTS, Store
 from partlabel import LabelTable, Model, simulate, train
-from partlabel.core.files import write_json
 from partlabel.labels.holdout import hold_out
 from partlabel.tasks.completion import SIGNS, complete
 
-RESULT = Path(__file__).parent / "results" / "completion.json"
+STORE = Store(RESULTS / "completion.jsonl")
 KNOWN, PICTURES, LABELS = 0.1, 0.1, 0.2
 PRECISIONS, CONFIDENCE = (0.9, 0.95, 0.99), 0.9
 #: times that the labels held out of one model are drawn anew; the model has seen none of them
@@ -53,7 +52,7 @@ def train_one(truth: LabelTable, seed: int, data: Path, out: Path) -> None:
         return
     run, folder = out / f"seed-{seed}", data / "images"
     learned = parts(truth, seed)[0]
-    train(FROZEN.replace(seed=seed), learned, folder, run, resume=(run / "run.json").is_file())
+    train(learned, folder, out=run, config=FROZEN.replace(seed=seed), resume=(run / "run.json").is_file())
     model = Model.load(run, which="last")
     source = pooled(model, [folder / name for name in truth.images.to_pylist()], flip=True)
     batches = [np.arange(a, min(a + 512, truth.num_images)) for a in range(0, truth.num_images, 512)]
@@ -150,22 +149,23 @@ def main() -> None:
     torch.set_num_threads(1)
     arguments.out.mkdir(parents=True, exist_ok=True)
     truth = tables(arguments.data)[0]
-    kept: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.is_file() else {"rows": {}}
+    rows = {name: row for name, row in STORE.read().items() if name != "summary"}
     for seed in range(arguments.seeds):
         if arguments.part == "train":
             train_one(truth, seed, arguments.data, arguments.out)
         elif (arguments.out / f"scores-{seed}.npy").is_file():
-            rows = kept["rows"]
-            if str(seed) not in rows:
-                rows[str(seed)] = measure(truth, seed, arguments.out)
-            elif arguments.part == "draw" and not rows[str(seed)]["drawn_anew"]:
-                rows[str(seed)]["drawn_anew"] = draw_anew(truth, seed, arguments.out)
+            name = f"seed {seed}"
+            if name not in rows:
+                rows[name] = measure(truth, seed, arguments.out)
+            elif arguments.part == "draw" and not rows[name]["drawn_anew"]:
+                rows[name]["drawn_anew"] = draw_anew(truth, seed, arguments.out)
             else:
                 continue
-            kept = {"summary": came_to(kept["rows"]), "rows": kept["rows"]}
-            write_json(RESULT, kept)
-            print(f"seed {seed}", flush=True)
-    for name, row in kept.get("summary", {}).items():
+            STORE.add(name, rows[name])
+            print(name, flush=True)
+    summary = came_to(rows) if rows else {}
+    STORE.add("summary", summary)
+    for name, row in summary.items():
         print(
             f"{name:32} held in {row['held_in']:.1%} of {row['cases']} cases ({row['filled_in_none']} filled none), "
             f"{row['share_of_unknown']:.2%} of the unknown, {row['recall']:.1%} of those of the sign"

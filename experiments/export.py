@@ -6,7 +6,7 @@ The small preset (EfficientNet-Lite0 at 224 px, frozen, average pooling) with 10
 ranges of the INT8 file are measured on 100 of the training pictures. mAP is that of the test pictures, every label
 known, all files on the same decoded pictures. "Changed" counts the decisions of (picture, class) pairs that differ from
 the model's, at the thresholds that the training chose on its validation part. Times are processor time with one thread:
-the median of 15 calls, the files taking turns. The result is ``experiments/results/export.json``.
+the median of 15 calls, the files taking turns. The result is ``experiments/results/export.jsonl``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from benchmarks.timing import interleaved, machine
 from numpy.typing import NDArray
 
 from experiments.main_job import FROZEN, tables
+from experiments.store import RESULTS, Store
 from partlabel import LabelTable, Model, simulate, train
-from partlabel.core.files import write_json
 from partlabel.images import ImageDataset, make_loader
 from partlabel.metrics import evaluate
 from partlabel.models.onnx import OnnxModel
 from partlabel.tasks.export import Scorer, export, export_int8, model_scorer, open_program
 
-RESULT = Path(__file__).parent / "results" / "export.json"
+STORE = Store(RESULTS / "export.jsonl")
 KNOWN, CALIBRATED, COMPARED, AT_ONCE = 0.1, 100, 100, 8
 
 
@@ -37,7 +37,9 @@ def trained(folder: Path, table: LabelTable, images: Path) -> Model:
     """The model of the run, trained where it is not there."""
     if not (folder / "summary.json").is_file():
         config = FROZEN.replace(validation=0.1)
-        train(config, simulate.partial(table, KNOWN, 0), images, folder, resume=(folder / "run.json").is_file())
+        train(
+            simulate.partial(table, KNOWN, 0), images, out=folder, config=config, resume=(folder / "run.json").is_file()
+        )
     return Model.load(folder)
 
 
@@ -97,15 +99,15 @@ def main() -> None:
         for name, seconds in interleaved(calls, rounds=15, repeats=1).items():
             times = {kind.removesuffix("_s"): 1000 * value / batch for kind, value in seconds.items()}
             rows[name][f"milliseconds_a_picture_batch_{batch}"] = times
-    result = {
+    setting = {
         "known": KNOWN,
         "pictures": len(pixels),
         "calibration_pictures": CALIBRATED,
         "machine": machine() | {name: version(name) for name in ("onnx", "onnxruntime", "onnxscript")},
-        "rows": rows,
     }
-    write_json(RESULT, result)
+    STORE.add("setting", setting)
     for name, row in rows.items():
+        STORE.add(name, row)
         times = ", ".join(f"{row[f'milliseconds_a_picture_batch_{b}']['median']:.1f}" for b in (1, 8))
         print(f"{name:18} mAP80 {row['map80']:.2f}  ms {times}  bytes {row['bytes']}")
 

@@ -5,13 +5,12 @@
 partlabel trains with its small preset, unchanged for every row. Logistic regression (L-BFGS, one L2 for all classes, on
 the mean over the known labels of each class) has its L2 chosen on a fifth of the training pictures by mAP on their
 known labels, then is fitted on all of them. Both see standardised pooled features.
-The results are ``experiments/results/frozen.json``; a killed run goes on, finished rows are not computed again.
+The results are ``experiments/results/frozen.jsonl``; a killed run goes on, finished rows are not computed again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from experiments.main_job import FROZEN, tables
+from experiments.store import RESULTS, Store
 from partlabel import LabelTable, Model, simulate, train
-from partlabel.core.files import write_json
 from partlabel.metrics import Metrics, evaluate
 from partlabel.training.batches import Stored, open_source
 
-RESULT = Path(__file__).parent / "results" / "frozen.json"
+STORE = Store(RESULTS / "frozen.jsonl")
 L2 = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 
@@ -98,7 +97,7 @@ def main() -> None:
 
     mean, std = plain(train_features).mean(0), plain(train_features).std(0)
     x, x_test = (torch.from_numpy((plain(f) - mean) / std) for f in (train_features, test_features))
-    rows: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
+    rows = STORE.read()
     for known in (1.0, 0.1):
         for seed in range(arguments.seeds if known < 1 else 1):
             table = simulate.partial(train_table, known, seed) if known < 1 else train_table
@@ -106,23 +105,21 @@ def main() -> None:
             if name + "logistic regression" not in rows:
                 weight, bias, l2 = tuned_regression(x, table, seed)
                 found = evaluate(x_test @ weight + bias, test_table.dense())
-                rows[name + "logistic regression"] = record(found, l2=l2)
-                write_json(RESULT, rows)
+                STORE.add(name + "logistic regression", record(found, l2=l2))
             for loss in ("bce", "partial-bce"):
                 if name + loss in rows:
                     continue
                 run = arguments.out / f"{round(100 * known)}-{seed}-{loss}"
                 config = FROZEN.replace(loss__name=loss, seed=seed)
-                summary = train(config, table, folder, run, resume=(run / "run.json").is_file())
+                summary = train(table, folder, out=run, config=config, resume=(run / "run.json").is_file()).summary
                 trained = Model.load(run, which="last")
                 source = pooled(trained, test_paths, flip=False)
                 batches = [np.arange(a, min(a + 512, len(test_paths))) for a in range(0, len(test_paths), 512)]
                 with torch.inference_mode():
                     scores = [trained(b, trained.backbone.num_stages) for b in source.batches(batches, None)]
                 found = evaluate(torch.cat(scores), test_table.dense())
-                rows[name + loss] = record(found, train_seconds=summary["seconds"])
-                write_json(RESULT, rows)
-    for name, row in rows.items():
+                STORE.add(name + loss, record(found, train_seconds=summary["seconds"]))
+    for name, row in STORE.read().items():
         print(f"{name:45} mAP80 {row['map80']:.2f}  mAP18 {row['map18']:.2f}  micro-F1 {row['micro_f1']:.2f}")
 
 

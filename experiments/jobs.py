@@ -1,20 +1,18 @@
-"""A job: one training of an experiment, given by its settings alone; what it is called and where its result lies."""
+"""A job: one training of an experiment, given by its settings alone; what it is called and where its result is."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 
-RESULTS = Path(__file__).parent / "results"
+from experiments.store import Store
+
 #: shares of labels that are known after each round of ``asked``; the first round is drawn at random
 ASKED = (0.02, 0.04, 0.06, 0.08, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 PACKAGES = ("partlabel", "torch", "timm", "numpy", "scikit-learn")
@@ -85,28 +83,9 @@ class Job:
         return replace(self, labels=Labels("asked", ASKED[ASKED.index(self.labels.share) - 1]))
 
 
-def result_file(results: Path, preset: str, job_name: str) -> Path:
-    return results / preset / f"{job_name}.json"
-
-
-@contextmanager
-def locked(path: Path, wait: bool) -> Iterator[bool]:
-    """Whether this process alone has the job of a result file; others that do not wait leave it out.
-
-    The operating system gives the lock back where the process is killed.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path.with_name(f".{path.stem}.lock"))
-    try:
-        lock.acquire(timeout=-1 if wait else 0)
-    except Timeout:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        Path(lock.lock_file).unlink(missing_ok=True)
-        lock.release()
+def store(results: Path, preset: str) -> Store:
+    """The results of all jobs of a preset, by the name of the job."""
+    return Store(results / "jobs" / f"{preset}.jsonl")
 
 
 def where() -> dict[str, Any]:

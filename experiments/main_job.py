@@ -3,15 +3,14 @@
     python -m experiments.main_job JOB [JOB ...] --data ../shared/data/coco-mini --out runs
 
 Each job is one training and one evaluation on the test pictures; its result is
-``experiments/results/main_job/JOB.json``. A job that was killed goes on where it stopped; a finished one is not run
-again.
+a line of ``experiments/results/main_job.jsonl``. A job that was killed goes on where it stopped; a finished one is not
+run again.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import json
 import platform
 import time
 from pathlib import Path
@@ -20,15 +19,17 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments.store import RESULTS, Store
 from partlabel import Config, LabelTable, Model, simulate, train
-from partlabel.core.files import write_json
-from partlabel.tasks.evaluate import measure
+from partlabel.tasks.evaluate import evaluate
 
-RESULTS = Path(__file__).parent / "results" / "main_job"
+STORE = Store(RESULTS / "main_job.jsonl")
 SEED = 0
 
-#: frozen backbone, average pooling, L2 that suits both proportions
-FROZEN = Config.preset("small").replace(validation=0.0)
+#: frozen backbone, average pooling, a head trained by SGD, L2 that suits both proportions
+FROZEN = Config.preset("small").replace(
+    validation=0.0, optim__name="sgd", model__square_root=False, images__size=224, images__flip=True
+)
 #: fine-tuning of everything at 160 px with AdamW, from a head that was trained on the frozen backbone first
 START = FROZEN.replace(images__size=160, loss__name="bce")
 TUNED = START.replace(
@@ -77,9 +78,9 @@ def tables(data: Path) -> tuple[LabelTable, LabelTable]:
 
 def run_job(name: str, data: Path, out: Path) -> dict[str, Any]:
     """Train and evaluate one job, or read its result."""
-    result = RESULTS / f"{name}.json"
-    if result.is_file():
-        return json.loads(result.read_text())
+    there = STORE.read()
+    if name in there:
+        return there[name]
     proportion, config = jobs()[name]
     if name.startswith("finetune-all"):
         run_job("frozen-all-160px", data, out)
@@ -91,10 +92,12 @@ def run_job(name: str, data: Path, out: Path) -> dict[str, Any]:
         known = simulate.partial(known.select(slice(0, PAPER_PICTURES)), proportion, SEED)
     run = out / name
     began = time.perf_counter()
-    summary = train(config, known, data / "images", run, validation=check, resume=(run / "run.json").is_file())
+    summary = train(
+        known, data / "images", out=run, config=config, validation=check, resume=(run / "run.json").is_file()
+    ).summary
     minutes = (time.perf_counter() - began) / 60
     model = Model.load(run, which="last")
-    metrics = measure(model, test, data / "images")
+    metrics = evaluate(model, test, images=data / "images")
     record = {
         "job": name,
         "known": proportion,
@@ -111,8 +114,7 @@ def run_job(name: str, data: Path, out: Path) -> dict[str, Any]:
         "torch": torch.__version__,
         "machine": platform.processor() or platform.machine(),
     }
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    write_json(result, record)
+    STORE.add(name, record)
     return record
 
 

@@ -7,13 +7,12 @@ After each round a logistic regression is fitted to each class (L-BFGS from the 
 steps, L2 0.1 on the mean over the known labels of the class, for every row and round), its scores decide the next
 questions, and it is measured on the test pictures at threshold 0. It sees the first 384 principal components of the
 standardised pooled features, which is quicker and costs about half a point of mAP; "full" rows see all 1,280 features.
-The results are ``experiments/results/next_labels.json``; a killed run goes on, finished rows are not computed again.
+The results are ``experiments/results/next_labels.jsonl``; a killed run goes on, finished rows are not computed again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +27,13 @@ from torch import Tensor
 
 from experiments.frozen import pooled
 from experiments.main_job import FROZEN, tables
+from experiments.store import RESULTS, Store
 from partlabel import LabelTable, Model, simulate
-from partlabel.core.files import write_json
 from partlabel.method.uncertainty import summarise
 from partlabel.metrics import evaluate
 from partlabel.tasks.next_labels import WHY, Mix, choose
 
-RESULT = Path(__file__).parent / "results" / "next_labels.json"
+STORE = Store(RESULTS / "next_labels.jsonl")
 FIGURE = Path(__file__).parents[1] / "docs" / "next.png"
 L2, STEPS, ROUND, COMPONENTS = 0.1, 25, 0.02, 384
 DROPOUT, PASSES, KEPT = 0.2, 12, 4
@@ -84,7 +83,7 @@ def by_class(mix: Mix) -> Callable[[Now], Pairs]:
     """What ``partlabel next`` asks."""
 
     def ask(now: Now) -> Pairs:
-        found = choose(now.scores, now.table, now.budget, mix, seed=now.seed + now.table.num_known)
+        found = choose(now.scores, now.table, now.budget, mix, seed=now.seed + now.table.num_known, evenly=True)
         return found.image[found.open], found.cls[found.open]
 
     return ask
@@ -104,7 +103,9 @@ def by_information(random: float) -> Callable[[Now], Pairs]:
             kept = torch.rand(now.x.shape[1], 1, generator=generator) >= DROPOUT
             passes.append(now.x @ (now.weight * kept / (1 - DROPOUT)) + bias)
         information = summarise(torch.stack(passes)).mutual_information.numpy()
-        found = choose(information, now.table, now.budget, Mix(random=random), seed=now.seed + now.table.num_known)
+        found = choose(
+            information, now.table, now.budget, Mix(random=random), seed=now.seed + now.table.num_known, evenly=True
+        )
         return found.image[found.open], found.cls[found.open]
 
     return ask
@@ -115,7 +116,7 @@ def diverse(random: float) -> Callable[[Now], Pairs]:
 
     def ask(now: Now) -> Pairs:
         seed = now.seed + now.table.num_known
-        few = choose(now.scores, now.table, now.budget, Mix(random=random), seed=seed)
+        few = choose(now.scores, now.table, now.budget, Mix(random=random), seed=seed, evenly=True)
         part = few.why == WHY.index("random")
         drawn = few.image[part & few.open], few.cls[part & few.open]
         state = now.table.dense()
@@ -314,20 +315,20 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     data = features(arguments.data, COMPONENTS)
-    rows: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
+    rows = STORE.read()
     for name, start, rounds, seed, full in jobs(arguments.seeds):
         key = f"{name} | start {start:g} | seed {seed}{' | full' if full else ''}"
         if key not in rows:
             given = features(arguments.data, 10**9) if full else data
             rows[key] = simulate_rounds(STRATEGIES[name], start, rounds, seed, given)
-            write_json(RESULT, rows)
+            STORE.add(key, rows[key])
         last = rows[key][4]
         print(f"{key:75} {last['map80']:.2f} / {last['map18']:.2f} / {last['micro_f1']:.2f}", flush=True)
     if "all labels known" not in rows:
         weight, bias = fit(data[0], data[2].dense(), None)
         found = evaluate(data[1] @ weight + bias, data[3].dense())
         rows["all labels known"] = [{"known": 1.0, "map80": 100 * found.mean_ap, "micro_f1": 100 * found.micro_f1}]
-        write_json(RESULT, rows)
+        STORE.add("all labels known", rows["all labels known"])
     draw(rows, FIGURE)
 
 

@@ -22,11 +22,10 @@ from sklearn.semi_supervised import LabelSpreading
 
 from experiments import known_labels
 from experiments.carry_out import Place, metrics_record
-from experiments.jobs import Job, labels, locked, where
+from experiments.jobs import Job, labels, where
 from experiments.reading import Claim, Results
 from experiments.rendering import about, claims, table
 from partlabel import Model
-from partlabel.core.files import write_json
 from partlabel.metrics import evaluate
 from partlabel.training.batches import Stored, open_source
 
@@ -74,13 +73,12 @@ def run(place: Place) -> None:
     features: NDArray[np.float32] | None = None
     for listed in (grid, _all_chosen):
         for job in listed(Results(place.results, place.preset)):
-            path = place.result(job)
-            with locked(path, wait=False) as alone:
-                if not alone or path.is_file():
+            with place.store.alone(job.name, wait=False) as alone:
+                if not alone or job.name in place.store.read():
                     continue
                 features = _features(place) if features is None else features
                 record = _record(job, place, features)
-                write_json(path, record)
+                place.store.add(job.name, record)
             print(f"{job.name}: mAP {record['metrics']['mean_ap']:.2f}, {record['seconds']:.0f} s", flush=True)
 
 

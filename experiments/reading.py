@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
-from experiments.jobs import Job, result_file
+from experiments.jobs import Job, store
 from experiments.presets import Preset
 
 #: attribute of the metrics -> as the paper calls it
@@ -86,20 +85,19 @@ class Claim:
 
 
 class Results:
-    """The JSON files of one preset."""
+    """The records of one preset, as they were when the first was asked for."""
 
     def __init__(self, folder: Path, preset: Preset) -> None:
         self.folder, self.preset = folder, preset
-        self._read: dict[Job, dict[str, Any] | None] = {}
+        self._records: dict[str, dict[str, Any]] | None = None
         self.used: dict[str, dict[str, Any]] = {}
         self.claimed: list[Claim] = []
 
     def get(self, job: Job) -> dict[str, Any] | None:
         """The record of a job, or None; what is read is noted in ``used``."""
-        if job not in self._read:
-            path = result_file(self.folder, self.preset.name, job.name)
-            self._read[job] = json.loads(path.read_text()) if path.is_file() else None
-        record = self._read[job]
+        if self._records is None:
+            self._records = store(self.folder, self.preset.name).read()
+        record = self._records.get(job.name)
         if record is not None:
             self.used[job.name] = record
         return record

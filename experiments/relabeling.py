@@ -16,8 +16,8 @@ run without relabelling of the same seed had there, which gives the same result 
 
 Frozen: the small preset with partial-BCE and dropout 0.5, rounds before epochs 10 and 15 of 20. Fine-tuned: 3,000
 pictures at 128 px, 6 epochs, rounds before epochs 4 and 5. The truth of the hidden labels serves for TP and TN only;
-all metrics are those of the test pictures. Results: ``experiments/results/relabeling/*.json``, one for each run; a
-killed run goes on where it stopped, a finished one is not run again.
+all metrics are those of the test pictures. Results: ``experiments/results/relabeling/KIND.jsonl``; a killed run
+goes on where it stopped, a finished one is not run again.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ import torch
 from experiments.carry_out import same_data, scores_of
 from experiments.datasets import DATASETS, Dataset, open_dataset
 from experiments.frozen import record
-from experiments.jobs import RESULTS, locked, where
+from experiments.jobs import where
 from experiments.main_job import FROZEN, TUNED
 from experiments.presets import SMOKE_PRESET
+from experiments.store import RESULTS, Store
 from partlabel import Config, Model, simulate, train
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json
@@ -108,6 +109,20 @@ KINDS = {
 }
 
 
+def store_of(results: Path, kind: str) -> Store:
+    """The runs of one kind, named by their seed and their run."""
+    return Store(results / "relabeling" / f"{kind}.jsonl")
+
+
+def of_seeds(store: Store) -> dict[int, dict[str, Any]]:
+    """Seed -> name of the run -> its row."""
+    found: dict[int, dict[str, Any]] = {}
+    for key, row in store.read().items():
+        seed, _, name = key.removeprefix("seed ").partition(", ")
+        found.setdefault(int(seed), {})[name] = row
+    return found
+
+
 def jobs(kind: Kind) -> dict[str, dict[str, Any]]:
     """Name of each run of a seed -> changes of its configuration; the first is the one without relabelling."""
     found: dict[str, dict[str, Any]] = {"none": {}}
@@ -155,10 +170,14 @@ def carry_out(name: str, kind: Kind, seed: int, dataset: Dataset, folder: Path) 
         head = folder / "head"
         config = config.replace(model__weights=str(head))
         if not (head / "summary.json").is_file():
-            train(kind.head.replace(seed=seed), known, whole.folder, head, resume=(head / "run.json").is_file())
+            train(
+                known, whole.folder, out=head, config=kind.head.replace(seed=seed), resume=(head / "run.json").is_file()
+            )
     if name != "none":
         begin(run, folder / "none", config)
-    summary = train(config, known, whole.folder, run, truth=truth, resume=(run / "run.json").is_file())
+    summary = train(
+        known, whole.folder, out=run, config=config, truth=truth, resume=(run / "run.json").is_file()
+    ).summary
     scores = scores_of(Model.load(run, which="last"), config, dataset.test.paths, train=False)
     metrics = evaluate(scores, dataset.test.table.dense())
     if name != "none":
@@ -181,24 +200,20 @@ def main(given: list[str] | None = None) -> None:
     kind = KINDS[arguments.kind]
     try:
         dataset = open_dataset(arguments.dataset or kind.dataset, arguments.data)
+        store = store_of(arguments.results, arguments.kind)
         for seed in arguments.seeds:
-            path = arguments.results / "relabeling" / f"{arguments.kind}-{seed}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
             folder = arguments.out / f"{arguments.kind}-{seed}"
             for name in jobs(kind):
-                rows: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-                for row in rows.values():
-                    same_data(row, dataset.name, path)
+                rows = of_seeds(store).get(seed, {})
+                for there, row in rows.items():
+                    same_data(row, dataset.name, store.path, there)
                 if name in rows or not name.startswith(tuple(arguments.only)):
                     continue
                 # all checkpoints are kept, as one of the run without relabelling is where the others begin
                 with mock.patch.object(checkpoints, "_KEPT", kind.config.optim.epochs):
                     row = carry_out(name, kind, seed, dataset, folder)
-                with locked(path, wait=True):  # another process may have written other rows in the meantime
-                    rows = json.loads(path.read_text()) if path.is_file() else {}
-                    rows[name] = row
-                    write_json(path, rows)
-                say(seed, name, rows)
+                store.add(f"seed {seed}, {name}", row)
+                say(seed, name, of_seeds(store)[seed])
     except UserError as error:
         sys.exit(str(error))
 

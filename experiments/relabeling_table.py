@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 from experiments.reading import Claim, Results, Sample
-from experiments.relabeling import KINDS, METRICS
+from experiments.relabeling import KINDS, METRICS, of_seeds, store_of
 from experiments.relabeling import jobs as strategies
 from experiments.rendering import about, claims, number, table
 
@@ -70,12 +68,8 @@ SHOWN = {"frozen": ("frozen", "graph", "finetuned"), "paper": ("paper", "paper-p
 Rows = list[dict[str, Any]]
 
 
-def _files(results: Results, kind: str) -> list[Path]:
-    return sorted((results.folder / "relabeling").glob(f"{kind}-[0-9]*.json"))
-
-
 def _read(results: Results, kind: str) -> Rows:
-    found = [json.loads(path.read_text()) for path in _files(results, kind)]
+    found = [rows for _, rows in sorted(of_seeds(store_of(results.folder, kind)).items())]
     if "-" not in results.preset.name:
         return found
     # a report on another data set than the preset's shows no rows of this one
@@ -166,9 +160,13 @@ def render(results: Results) -> str:
     ran = [row for seeds in found.values() for seed in seeds for row in seed.values()]
     if ran:
         seconds = sum(row["seconds"] for row in ran)
-        files = [path for kind, seeds in found.items() if seeds for path in _files(results, kind)]
         machines = sorted({row["machine"] for row in ran})
-        shown = ", ".join(path.stem.replace("-", " seed ") for path in files)
+        shown = ", ".join(
+            f"{kind} seed {seed}"
+            for kind, seeds in found.items()
+            if seeds
+            for seed in sorted(of_seeds(store_of(results.folder, kind)))
+        )
         parts.append(
             f"`python -m experiments.relabeling {'|'.join(found)}`: {len(ran)} trainings, {seconds / 3600:.1f} h in "
             f"all; there are {shown}; {'; '.join(machines)}, shared with other work."

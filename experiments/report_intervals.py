@@ -4,7 +4,7 @@
 
 The test pictures, every label known, are the population: pictures are drawn from them, some of the labels are kept, and
 the report's numbers for the draw are compared with the mean over all draws and with the population. RUN was trained by
-the small preset. The results are ``experiments/results/report_intervals.json``.
+the small preset. The results are ``experiments/results/report_intervals.jsonl``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from experiments.frozen import pooled
 from experiments.main_job import tables
+from experiments.store import RESULTS, Store
 from partlabel import Model
 from partlabel.app.report.intervals import interval
-from partlabel.core.files import write_json
 from partlabel.images import resolve
 from partlabel.metrics import evaluate
 from partlabel.metrics.bootstrap import NAMES, Design, resample
 
-RESULT = Path(__file__).parent / "results" / "report_intervals.json"
+STORE = Store(RESULTS / "report_intervals.jsonl")
 PICTURES, RESAMPLES = 800, 300
 
 
@@ -80,11 +80,11 @@ def main() -> None:
     scores = scores_of(model, resolve(test.images, arguments.data / "images"))
     labels, thresholds = test.dense(), np.array(model.thresholds)
     population = evaluate(scores, labels, thresholds)
-    found = {"population": {"pictures": len(labels), "mean_ap": population.mean_ap}, "rows": []}
+    STORE.add("population", {"pictures": len(labels), "mean_ap": population.mean_ap})
     for known, draws in ((0.1, 200), (1.0, 40)):
-        found["rows"].append(coverage(scores, labels, thresholds, known, draws))
-        write_json(RESULT, found)
-        print(found["rows"][-1])
+        row = coverage(scores, labels, thresholds, known, draws)
+        STORE.add(f"{100 * known:g} % known", row)
+        print(row)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ reviewer knows the hidden truth and answers the queue of filled-in labels of the
 those that are absent by themselves; an answer puts a wrong label right. Counted are the answers after which at least
 99 % of the labels that still stand as the model filled them in, or that were confirmed, are right. The orders: the
 queue of the page, in which every fifth label is drawn at random; the same without these; and random order, over several
-shuffles. The results are ``experiments/results/review_study.json``; finished seeds are not computed again.
+shuffles. The results are ``experiments/results/review_study.jsonl``; finished seeds are not computed again.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from numpy.typing import NDArray
 
 from experiments.frozen import pooled
 from experiments.main_job import FROZEN, tables
+from experiments.store import RESULTS, Store
 from partlabel import LabelTable, Model, simulate, train
 from partlabel.app.review import queues
 from partlabel.app.review.board import open_board
 from partlabel.app.review.views import Filter, Marks, View, Views
-from partlabel.core.files import write_json
 from partlabel.metrics.calibration import Calibration
 
-RESULT = Path(__file__).parent / "results" / "review_study.json"
+STORE = Store(RESULTS / "review_study.jsonl")
 KNOWN, TARGET, SHUFFLES = 0.1, 0.99, 20
 
 
 def scored(truth: LabelTable, known: LabelTable, seed: int, folder: Path, run: Path) -> tuple[Model, NDArray]:
     """The model trained on the known labels, and its scores (N, C) of all pictures."""
-    train(FROZEN.replace(seed=seed), known, folder, run, resume=(run / "run.json").is_file())
+    train(known, folder, out=run, config=FROZEN.replace(seed=seed), resume=(run / "run.json").is_file())
     model = Model.load(run)
     source = pooled(model, [folder / name for name in truth.images.to_pylist()], flip=True)
     batches = [np.arange(a, min(a + 512, truth.num_images)) for a in range(0, truth.num_images, 512)]
@@ -129,11 +129,14 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     truth = tables(arguments.data)[0]
-    rows: dict[str, Any] = json.loads(RESULT.read_text())["seeds"] if RESULT.is_file() else {}
+    rows = {name: row for name, row in STORE.read().items() if name.startswith("seed ")}
+    STORE.add("setting", {"known": KNOWN, "target": TARGET})
     for seed in range(arguments.seeds):
-        if str(seed) not in rows:
-            rows[str(seed)] = study(truth, seed, arguments.data, arguments.out)
-            write_json(RESULT, {"known": KNOWN, "target": TARGET, "seeds": rows, "mean": came_to(rows)})
+        name = f"seed {seed}"
+        if name not in rows:
+            rows[name] = study(truth, seed, arguments.data, arguments.out)
+            STORE.add(name, rows[name])
+    STORE.add("mean", came_to(rows))
     print(json.dumps(came_to(rows), indent=1))
 
 

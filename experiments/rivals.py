@@ -16,13 +16,12 @@ labels taken as absent, both are AN.
 Heads that see the same batches train side by side in one process, from the stored features: the start, batches,
 mirrored pictures, rates, optimizer and losses are those of ``partlabel.train``, without its checkpoints.
 
-The results are ``experiments/results/rivals.json``; a killed run goes on, finished rows are not computed again.
+The results are ``experiments/results/rivals.jsonl``; a killed run goes on, finished rows are not computed again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,8 +36,8 @@ from torch import Tensor, nn
 
 from experiments.frozen import pooled
 from experiments.main_job import FROZEN, tables
+from experiments.store import RESULTS, Store
 from partlabel import LabelTable, Model, simulate
-from partlabel.core.files import write_json
 from partlabel.images import flip_draw
 from partlabel.metrics import evaluate
 from partlabel.metrics.thresholds import choose, cuts
@@ -46,7 +45,7 @@ from partlabel.training.batches import Stored, statistics
 from partlabel.training.optimizer import build_loss, build_optimizer
 from partlabel.training.schedule import epoch_batches, learning_rate_factor
 
-RESULT = Path(__file__).parent / "results" / "rivals.json"
+STORE = Store(RESULTS / "rivals.jsonl")
 HELD_OUT = 0.2
 #: setting -> (factor of the learning rate, factor of the weight decay)
 STEPS = {"single": ((0.3, 1.0), (1.0, 1.0), (3.0, 1.0), (1.0, 3.0))}
@@ -172,14 +171,15 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    found: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
+    found = STORE.read()
     bench = Bench(arguments.data)
 
     def finish(runs: list[Run]) -> None:
         missing = [run for run in runs if run.name not in found]
-        if missing:
-            found.update({run.name: row for run, row in zip(missing, bench.run(missing), strict=True)})
-            write_json(RESULT, found)
+        rows = bench.run(missing) if missing else []
+        for run, row in zip(missing, rows, strict=True):
+            found[run.name] = row
+            STORE.add(run.name, row)
 
     names = ("map80", "map18", "micro_f1", "micro_f1_chosen")
     print("setting  loss         step       " + "  ".join(names) + "  (means; range of map80)")

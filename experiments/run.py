@@ -5,8 +5,8 @@
     python -m experiments.run losses --list                         what there is to run
     python -m experiments.run results                               RESULTS.md from all results
 
-A training is one JSON file in experiments/results/PRESET. One that was killed goes on after its last epoch; several
-processes share a list. On another machine, the paper's protocol on one of its data sets:
+A training is one line of experiments/results/jobs/PRESET.jsonl. One that was killed goes on after its last epoch;
+several processes share a list. On another machine, the paper's protocol on one of its data sets:
 
     python -m experiments.run strategies --preset paper --dataset coco --data /data/coco
 """
@@ -37,9 +37,10 @@ from experiments import (
 )
 from experiments.carry_out import Place, carry_out
 from experiments.datasets import DATASETS, open_dataset
-from experiments.jobs import RESULTS, Job
+from experiments.jobs import Job, store
 from experiments.presets import PRESETS, Preset
 from experiments.reading import Results
+from experiments.store import RESULTS
 from partlabel.core.errors import UserError
 
 #: name of an experiment -> its jobs; some are known only when others are there
@@ -133,9 +134,9 @@ def main(arguments: list[str] | None = None) -> None:
     if not jobs and not set(names) & set(OTHERS):
         sys.exit("no job has these settings, or those it depends on are not there yet")
     if given.list:
+        there = store(given.results, preset.name).read()
         for job in jobs:
-            there = (given.results / preset.name / f"{job.name}.json").is_file()
-            print("done" if there else "    ", job.name)
+            print("done" if job.name in there else "    ", job.name)
         return
     try:
         dataset = open_dataset(preset.dataset, given.data or Path(preset.data))

@@ -6,13 +6,12 @@
 row is the precision at the number flipped: as many labels as were flipped are taken from the top of the ranking; the
 share of them that was flipped. cleanlab (``pip install cleanlab``) takes unknown labels as absent, so it ranks them too
 ("as it is"); in its best case ("known only") the unknown pairs are then struck from its ranking, and it is also given
-the calibrated probabilities. The results are ``experiments/results/suspects.json``; finished rows are not run again.
+the calibrated probabilities. The results are ``experiments/results/suspects.jsonl``; finished rows are not run again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,12 @@ from numpy.typing import NDArray
 
 from experiments.frozen import pooled
 from experiments.main_job import FROZEN, tables
+from experiments.store import RESULTS, Store
 from partlabel import LabelTable, Model, simulate
-from partlabel.core.files import write_json
 from partlabel.metrics.calibration import sigmoid
-from partlabel.tasks.suspects import calibrated, out_of_fold
+from partlabel.training.folds import calibrated, out_of_fold
 
-RESULT = Path(__file__).parent / "results" / "suspects.json"
+STORE = Store(RESULTS / "suspects.jsonl")
 FLIPPED = 0.03
 #: cleanlab's scores of a label: lower is worse
 METHODS = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
@@ -115,13 +114,13 @@ def main() -> None:
     model = Model(FROZEN.model, table.classes, FROZEN.images.size)
     stored = pooled(model, [arguments.data / "images" / name for name in table.images.to_pylist()], flip=True)
     features = stored.array[:, :, :, 0, 0].astype(np.float32).mean(1)
-    done: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
+    done = STORE.read()
     for name, known, seed in [(f"10 % known, seed {s}", 0.1, s) for s in range(arguments.seeds)] + [
         ("all known", 1, 0)
     ]:
         if name not in done:
             done[name] = measure(features, simulate.partial(table, known, seed) if known < 1 else table, seed)
-            write_json(RESULT, done)
+            STORE.add(name, done[name])
         print(name)
         for rule, row in sorted(done[name]["rows"].items(), key=lambda item: -item[1]["precision"]):
             print(f"  {row['precision']:5.1f}  {rule}")

@@ -4,7 +4,7 @@
 
 The small preset, frozen, with 10 % of the labels known at random; its validation part (800 pictures, about 80 known
 labels of each class, in half of the classes at most 2 of them present) is all that thresholds and calibration see.
-Every label of the test pictures is known. The results are ``experiments/results/thresholds.json``; finished runs are
+Every label of the test pictures is known. The results are ``experiments/results/thresholds.jsonl``; finished runs are
 not trained again.
 
 Thresholds: the default of 0; one for all classes by the best F1 of all held-out labels; each class's own best F1,
@@ -24,21 +24,21 @@ from numpy.typing import NDArray
 
 from experiments.frozen import pooled
 from experiments.main_job import FROZEN, tables
+from experiments.store import RESULTS, Store
 from partlabel import LabelTable, Model, simulate, train
-from partlabel.core.files import write_json
 from partlabel.metrics import evaluate
 from partlabel.metrics.calibration import Calibration, fit, reliability
 from partlabel.metrics.thresholds import calibrate, choose, cuts, fit_thresholds
-from partlabel.training import held_out
+from partlabel.training.run import Run
 
-RESULT = Path(__file__).parent / "results" / "thresholds.json"
+STORE = Store(RESULTS / "thresholds.jsonl")
 
 
 def trained(folder: Path, table: LabelTable, images: Path, seed: int) -> None:
     """Train one run, or leave it if it is there."""
     if not (folder / "summary.json").is_file():
         config = FROZEN.replace(seed=seed, validation=0.1)
-        train(config, table, images, folder, resume=(folder / "run.json").is_file())
+        train(table, images, out=folder, config=config, resume=(folder / "run.json").is_file())
 
 
 def test_scores(run: Path, paths: list[Path]) -> NDArray[np.float32]:
@@ -55,7 +55,7 @@ def test_scores(run: Path, paths: list[Path]) -> NDArray[np.float32]:
 
 def compared(run: Path, scores: NDArray[np.float32], truth: NDArray[np.int8]) -> dict[str, dict[str, float]]:
     """Each way to choose, measured on the test pictures, in percent; the Brier score as it is."""
-    held = held_out.read(run)
+    held = Run(run).held_out
     labels, count = held.table.dense(), held.table.num_classes
     image, cls = np.nonzero(labels)
     known, present = held.scores[image, cls], labels[image, cls] > 0
@@ -113,13 +113,13 @@ def main() -> None:
         run = arguments.out / str(seed)
         trained(run, simulate.partial(train_table, 0.1, seed), images, seed)
         results[f"seed {seed}"] = compared(run, test_scores(run, paths), test_table.dense())
-        write_json(RESULT, results)
+        STORE.add(f"seed {seed}", results[f"seed {seed}"])
     seeds = list(results.values())
     results["mean"] = {
         name: {key: float(np.mean([row[name][key] for row in seeds])) for key in values}
         for name, values in seeds[0].items()
     }
-    write_json(RESULT, results)
+    STORE.add("mean", results["mean"])
     for name, values in results["mean"].items():
         print(f"{name:28} " + "  ".join(f"{key} {value:.4g}" for key, value in values.items()))
 

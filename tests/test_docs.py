@@ -6,16 +6,19 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 EQUATIONS = (ROOT / "docs" / "equations.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SYMBOLS = sorted(set(re.findall(r"`(partlabel(?:\.\w+)+)`", EQUATIONS)))
 REFERENCES = sorted(set(re.findall(r"`(tests/[\w/]+\.py)`", EQUATIONS)))
-PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+OUTSIDE = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+PAGES = [*OUTSIDE, *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 
 
 def resolve(symbol: str):
@@ -75,19 +78,30 @@ def test_public_names_are_there_and_importing_them_stays_light():
     assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_cli_reference_is_current():
-    spec = importlib.util.spec_from_file_location("write_cli", ROOT / "docs" / "write_cli.py")
+def writer(name):
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_cli_reference_is_current():
     written = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert written == module.reference(), "docs/cli.md is out of date: python docs/write_cli.py"
+    assert written == writer("write_cli").reference(), "docs/cli.md is out of date: python docs/write_cli.py"
 
 
-def tree_of_readme() -> dict[str, str]:
-    """Read the folder tree of the README: path from the root -> what it is for."""
-    block = README.split("## The folders")[1].split("```")[1]
+def test_tables_of_the_guide_are_current():
+    module, written = writer("write_tables"), (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    assert written == module.guide(written), "docs/guide.md is out of date: python docs/write_tables.py"
+    assert all(f"| `{name}` |" in written for name in [*module.LOSSES, *module.STRATEGIES])
+
+
+def tree() -> dict[str, str]:
+    """Read the folder tree of the architecture page: path from the root -> what it is for."""
+    block = ARCHITECTURE.split("## The folders")[1].split("```")[1]
     found, folders = {}, []
     for line in block.strip("\n").splitlines():
         indent = (len(line) - len(line.lstrip())) // 2
@@ -97,6 +111,12 @@ def tree_of_readme() -> dict[str, str]:
     return found
 
 
+def layers() -> list[str]:
+    """List the rooms of import-linter's contract, the lowest first."""
+    contract = next(c for c in PROJECT["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
+    return contract["layers"][::-1]
+
+
 def tracked() -> list[str]:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode or not listed.stdout:
@@ -104,21 +124,50 @@ def tracked() -> list[str]:
     return listed.stdout.splitlines()
 
 
-def test_tree_of_the_readme_names_what_is_there():
-    tree = tree_of_readme()
-    assert "src/partlabel/labels.py" in tree
-    for path, words in tree.items():
-        assert list(ROOT.glob(path)), f"{path} is in the README and not in the repository"
-        assert words or path == "src", f"{path} has no description"
+def test_tree_names_what_is_there():
+    found = tree()
+    rooms = [f"src/partlabel/{room}" for room in layers()]
+    assert [path for path in found if path in rooms] == rooms
+    for path, words in found.items():
+        assert list(ROOT.glob(path)), f"{path} is in docs/architecture.md and not in the repository"
+        assert words or path in rooms, f"{path} has no description"
 
 
-def test_tree_of_the_readme_is_complete():
-    tree = tree_of_readme()
+def test_tree_is_complete():
     here = {entry for path in tracked() for entry in (path.split("/")[0], "/".join(path.split("/")[:3]))}
-    here = {p for p in here if "/" not in p or p.startswith("src/partlabel/")}
+    here = {path for path in here if "/" not in path or path.startswith("src/partlabel/")}
     silent = {".gitignore", "src/partlabel/py.typed", "src/partlabel/__init__.py"}
-    covered = {str(path.relative_to(ROOT)) for entry in tree for path in ROOT.glob(entry)} | {"src"}
-    assert here - silent - covered == set()
+    assert here - silent - set(tree()) - {"src"} == set()
+
+
+def test_rooms_are_described_in_the_order_of_their_imports():
+    assert re.findall(r"^\| `(\w+)` \|", ARCHITECTURE, re.MULTILINE) == layers()
+
+
+def test_one_version_and_one_date():
+    version = PROJECT["project"]["version"]
+    cited = dict(re.findall(r"^(version|date-released): (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE))
+    first = re.search(r"^## \[(\d\S*)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first is not None
+    assert first.groups() == (version, cited["date-released"])
+    assert cited["version"] == version
+
+
+def test_every_page_is_on_the_site():
+    """Pages in docs/ stand in the navigation; those outside are taken along, and their links lead to them."""
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    pages = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pages)
+    listed = set(re.findall(r"^  - [\w ]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    inside = {path.name for path in (ROOT / "docs").glob("*.md")}
+    assert inside <= listed
+    assert listed - inside <= set(pages.OUTSIDE.values())
+    assert set(OUTSIDE) <= set(pages.OUTSIDE)
+    assert pages.moved("[a](docs/guide.md) [b](../RESULTS.md#x) ![c](docs/demo.png)") == (
+        "[a](guide.md) [b](results.md#x) ![c](demo.png)"
+    )
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -144,12 +193,11 @@ def test_commands_in_the_pages_exist(page):
 
 
 def test_pins_cover_the_requirements():
-    import tomllib
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = PROJECT["project"]
     pins = dict(
         line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
     )
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["test"], *extras["docs"]]
     names = {re.split(r"[<>=!~\[; ]", requirement)[0] for requirement in wanted}
     assert names <= set(pins)

@@ -47,6 +47,7 @@ def test_many_threads_write_one_name_and_each_sees_a_whole_file(tmp_path):
     assert names(tmp_path) == ["one.txt"]
 
 
+@pytest.mark.linux
 def test_a_killed_writer_leaves_the_old_file_and_the_next_write_removes_its_rest(tmp_path):
     target = tmp_path / ("long" * 60 + ".txt")  # 244 characters, near the limit of file systems
     write_text(target, "old")
@@ -105,6 +106,7 @@ WRITERS = {
 }
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_file_that_the_system_limits_is_one_sentence_and_the_old_file_stays(tmp_path, kind):
     """In a process of its own, whose files may not grow beyond 100 kB."""

@@ -11,7 +11,7 @@ import pytest
 from experiments import ablation, known_labels
 from experiments.carry_out import Place, carry_out
 from experiments.datasets import open_dataset
-from experiments.jobs import ASKED, Job, Labels, locked, result_file
+from experiments.jobs import ASKED, Job, Labels, store
 from experiments.losses import mean_over_known, same_step
 from experiments.presets import FROZEN_PRESET, PAPER_PRESET, PRESETS, SMOKE_PRESET, Preset
 from experiments.reading import Claim, Results, Sample
@@ -53,12 +53,14 @@ def test_the_papers_preset_is_the_papers_setting() -> None:
 
 
 def test_only_one_process_has_a_job(tmp_path: Path) -> None:
-    path = result_file(tmp_path, "smoke", "one")
-    with locked(path, wait=False) as first, locked(path, wait=False) as second:
+    smoke = store(tmp_path, "smoke")
+    with smoke.alone("one", wait=False) as first, smoke.alone("one", wait=False) as second:
         assert (first, second) == (True, False)
-    with locked(path, wait=False) as again:
+        with smoke.alone("another", wait=False) as other:
+            assert other
+    with smoke.alone("one", wait=False) as again:
         assert again
-    assert not list(path.parent.iterdir())
+    assert not list(smoke.path.parent.iterdir())
 
 
 def test_rounds_of_questions_follow_each_other() -> None:
@@ -113,8 +115,10 @@ def test_results_on_another_data_set_lie_apart_and_are_not_mixed(tmp_path: Path)
     place = Place(SMOKE_PRESET, dataset, tmp_path / "out", tmp_path, "command")
     _write(tmp_path, job, 50)
     assert carry_out(job, place)  # there, and of no data set that is known
-    place.result(job).write_text(json.dumps({"metrics": {"mean_ap": 50}, "dataset": "sketches"}))
-    with pytest.raises(UserError, match=r"seed0\.json: a result on sketches; give those on digits another folder"):
+    place.store.add(job.name, {"metrics": {"mean_ap": 50}, "dataset": "sketches"})
+    with pytest.raises(
+        UserError, match=r"smoke\.jsonl: \w+_seed0 is a result on sketches; give those on digits another folder"
+    ):
         carry_out(job, place)
 
 
@@ -148,9 +152,7 @@ def test_equal_steps_are_partial_bce_at_a_tenth() -> None:
 
 
 def _write(folder: Path, job: Job, value: float, preset: str = "smoke") -> None:
-    path = result_file(folder, preset, job.name)
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"metrics": {"mean_ap": value}, "seed": job.seed}))
+    store(folder, preset).add(job.name, {"metrics": {"mean_ap": value}, "seed": job.seed})
 
 
 def test_differences_are_paired_and_their_interval_is_students(tmp_path: Path) -> None:

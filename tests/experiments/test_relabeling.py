@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from experiments import relabeling, relabeling_table
 from experiments.presets import PAPER_PRESET, SMOKE_PRESET
 from experiments.reading import Results
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.filterwarnings("ignore")  # so few labels that relabelling warns
@@ -19,11 +20,11 @@ def test_table_2_runs_and_is_rendered(
     options = ["smoke", "--data", str(tmp_path / "digits"), "--out", str(tmp_path / "out"), "--seeds", "0"]
     options += ["--results", str(tmp_path / "results"), "--threads", "1"]
     relabeling.main([*options, "--only", "none", "[e]"])
-    first = tmp_path / "results" / "relabeling" / "smoke-0.json"
-    before = json.loads(first.read_text())
+    store = relabeling.store_of(tmp_path / "results", "smoke")
+    before = relabeling.of_seeds(store)[0]
     assert list(before) == ["none", "[e] uncertainty 0.3"]
     relabeling.main(options)
-    rows = json.loads(first.read_text())
+    rows = relabeling.of_seeds(store)[0]
     assert {name: rows[name] for name in before} == before  # not run again
     assert set(rows) == {"none", "2 steps", "[d] ensemble 2", "[e] uncertainty 0.3"}
     assert rows["none"]["rounds"] == []
@@ -52,7 +53,7 @@ def test_runs_of_one_seed_share_their_first_epochs(
     assert "going on after epoch 1" in "".join(capfd.readouterr())
     relabeling.main([*options, "2 steps", "--out", str(alone), "--results", str(alone)])
     assert "going on" not in "".join(capfd.readouterr())
-    rows = [json.loads((folder / "relabeling" / "smoke-0.json").read_text())["2 steps"] for folder in (both, alone)]
+    rows = [relabeling.of_seeds(relabeling.store_of(folder, "smoke"))[0]["2 steps"] for folder in (both, alone)]
     assert [row["map80"] for row in rows] == [rows[0]["map80"]] * 2
     assert not (alone / "smoke-0" / "none").exists()
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
+from experiments.jobs import store
 from experiments.presets import SMOKE_PRESET
 from experiments.reading import Results
 from experiments.run import EXPERIMENTS, listed, main
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_experiment_runs_and_is_rendered(
@@ -36,17 +38,17 @@ def test_every_experiment_runs_and_is_rendered(
     assert not list(results.rglob(".*"))  # no locks, no temporary files
     capsys.readouterr()
 
-    one = results / "smoke" / f"{jobs[0].name}.json"
-    before = one.read_text()
+    table = store(results, "smoke")
+    before = table.path.read_bytes()
     shutil.rmtree(tmp_path / "out")
     main(["all", *options])
-    assert one.read_text() == before
+    assert table.path.read_bytes() == before
     assert capsys.readouterr().out == ""  # nothing was run again
 
     main(["results", "--preset", "smoke", "--results", str(results)])
     text = (results / "RESULTS-smoke.md").read_text()
     assert text.count("\n## ") == 12
-    value = json.loads(before)["metrics"]["mean_ap"]
+    value = table.read()[jobs[0].name]["metrics"]["mean_ap"]
     assert f"{value:.2f}" in text
     for picture in ("strategies", "losses", "g-value", "graph", "learning-rate"):
         assert f"({'docs/results-smoke'}/{picture}.svg)" in text

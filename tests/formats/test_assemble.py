@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from partlabel import formats
 from partlabel.core.errors import UserError
-from partlabel.formats import assemble
+from partlabel.formats import source
 from tests.reference import formats as naive
 
 WORDS = {"1": "present", "0": "absent", "-1": "uncertain"}
@@ -64,7 +64,7 @@ def test_all_contradictions_are_listed(tmp_path):
 
 
 def test_too_many_pairs_to_fill_in(tmp_path, monkeypatch):
-    monkeypatch.setattr(assemble, "_MOST_FILLED", 3)
+    monkeypatch.setattr(source, "MOST_FILLED", 3)
     path = write(str(tmp_path), [("image", "cat", "dog"), ("a", 1, ""), ("b", "", 1)])
     with pytest.raises(UserError, match=r"would write 4 labels \(2 images x 2 classes\)"):
         formats.read("csv", path, not_listed="absent")

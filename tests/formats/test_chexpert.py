@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import tempfile
 from pathlib import Path
 
@@ -99,7 +100,7 @@ ffff,10000999,50000000,AP
 """
 
 
-def test_studies_with_the_table_of_their_pictures(put):
+def test_studies_with_the_table_of_their_images(put):
     path, metadata = put(STUDIES), put(PICTURES, "metadata.csv")
     table, report = formats.read("chexpert", path, metadata=metadata)
     assert rows(table) == {
@@ -109,12 +110,12 @@ def test_studies_with_the_table_of_their_pictures(put):
         "files/p10/p10000764/s57375967/096b.jpg": [-1, 0],
     }
     assert table.groups.to_pylist() == ["p10000032"] * 3 + ["p10000764"]
-    assert report.dropped["studies without a picture"].examples == ["50578979"]
-    assert report.dropped["pictures of studies without labels"].examples == ["files/p10/p10000999/s50000000/ffff.jpg"]
+    assert report.dropped["studies without an image"].examples == ["50578979"]
+    assert report.dropped["images of studies without labels"].examples == ["files/p10/p10000999/s50000000/ffff.jpg"]
     table, report = formats.read("chexpert", path, metadata=metadata, view="lateral", not_listed="absent")
     assert rows(table) == {"files/p10/p10000032/s50414267/174d.jpg": [1, -1]}
     assert report.dropped["images that are not lateral"].count == 4
-    assert report.dropped["studies without a picture"].count == 3
+    assert report.dropped["studies without an image"].count == 3
 
 
 def test_studies_in_any_order_and_twice(put):
@@ -131,13 +132,17 @@ def test_studies_in_any_order_and_twice(put):
     assert table.dense().tolist() == [[1, 0], [1, 0], [0, 0], [-1, 0]]
 
 
+def test_compressed_tables_are_read_as_they_are(put):
+    plain, packed = put(CHEXPERT), put("", "t.csv.gz")
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert formats.read("chexpert", packed)[0].content_hash() == formats.read("chexpert", plain)[0].content_hash()
+
+
 def test_mistakes_around_studies(put):
     path, metadata = put(STUDIES), put(PICTURES, "metadata.csv")
     assert "a table of studies" in refuse(path).message
     assert "metadata is for a table of studies" in refuse(put(CHEXPERT, "c.csv"), metadata=metadata).message
     assert "no column dicom_id" in refuse(path, metadata=path).message
-    assert "unpack it first" in refuse(put("", "t.csv.gz")).message
-    assert "unpack it first" in refuse(path, metadata=put("", "m.csv.gz")).message
     assert "ViewPosition" in refuse(path, metadata=put(PICTURES.replace("View", ""), "m.csv"), view="lateral").message
     twice = put(PICTURES + PICTURES.splitlines()[1] + "\n", "twice.csv")
     assert refuse(path, metadata=twice).offenders == ["files/p10/p10000032/s50414267/02aa.jpg"]
@@ -157,7 +162,7 @@ def test_columns(put):
     assert [line.split("t.csv:")[1] for line in error.offenders] == ["2:2 0.5", "3:3 yes"]
 
 
-def test_missing_pictures(put, tmp_path):
+def test_missing_images(put, tmp_path):
     path = put("Path,Edema\npatient1/a.jpg,1\npatient2/b.jpg,0\n")
     (tmp_path / "patient2").mkdir()
     (tmp_path / "patient2" / "b.jpg").touch()

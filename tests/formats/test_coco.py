@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
 
 from partlabel import formats
 from partlabel.core.errors import UserError
-from tests.formats.cases import case, rows
+from tests.formats.cases import CASES, case, rows
 
 
 def refuse(path, **options) -> UserError:
@@ -113,12 +114,60 @@ def test_text_ids_that_are_no_numbers(file):
     ]
 
 
-def test_two_entries_of_one_file_are_put_together(file):
+def test_two_images_of_one_file_are_refused_by_name_and_ids(file):
     images = [{"id": 10, "file_name": "a.png"}, {"id": 20, "file_name": "a.png"}, {"id": 5, "file_name": "b.png"}]
     annotations = [{"image_id": n, "category_id": c} for n, c in ((10, 1), (20, 2), (5, 2))]
-    table, report = formats.read("coco", file(images, annotations))
-    assert rows(table) == {"a.png": [1, 1], "b.png": [-1, 1]}
-    assert any("same file" in note for note in report.notes)
+    error = refuse(file(images, annotations))
+    assert "1 file name of more than one image" in error.message
+    assert error.offenders == ["a.png: image ids 10, 20"]
+
+
+def test_twin_categories_are_told_apart_by_their_id(file):
+    twins = [{"id": 1, "name": "crane"}, {"id": 2, "name": "crane "}, {"id": 3, "name": "dog"}]
+    path = file(annotations=[{"image_id": 1, "category_id": 2}], categories=twins)
+    error = refuse(path)
+    assert "tell them apart by id, as in rename=ID=NAME" in error.message
+    assert error.offenders == ["crane : ids 1 and 2"]
+    table, report = formats.read("coco", path, rename="2=crane (bird),dog=hound")
+    assert (table.classes, table.class_ids) == (("crane", "crane (bird)", "hound"), ("1", "2", "3"))
+    assert rows(table) == {"a.png": [-1, 1, -1]}
+    assert not any("do not occur" in warning for warning in report.warnings)
+    merged, _ = formats.read("coco", path, rename={"1": "lift", "2": "lift"})
+    assert (merged.classes, rows(merged)) == (("lift", "dog"), {"a.png": [1, -1]})
+
+
+def test_a_name_that_is_a_number_is_renamed_as_a_name(file):
+    path = file(
+        annotations=[{"image_id": 1, "category_id": 1}], categories=[{"id": 1, "name": "7"}, {"id": 7, "name": "x"}]
+    )
+    assert formats.read("coco", path, rename="7=seven")[0].classes == ("seven", "x")
+
+
+def test_nan_and_infinity_that_python_writes_are_read(file):
+    annotations = [{"image_id": 1, "category_id": 1, "bbox": [0, float("nan"), float("-inf"), 1], "note": "NaN \\"}]
+    path = file(annotations=annotations)
+    assert "NaN, -Infinity" in path.read_text()
+    assert rows(formats.read("coco", path)[0]) == {"a.png": [1, -1]}
+
+
+def test_lvis_01_names_come_from_the_address():
+    folder = CASES / "LVIS-01"
+    table, report = formats.read("coco", folder / "lvis_v1_train.json", images=folder / "images")
+    assert table.classes == ("kettle", "dustpan", "ladle")
+    assert rows(table) == {
+        "train2017/000000000011.jpg": [1, 0, -1],
+        "val2017/000000000012.jpg": [-1, -1, 1],
+        "train2017/000000000013.jpg": [0, 0, 0],
+    }
+    assert report.not_listed == "unknown"
+    assert "3 image names taken from coco_url (folder/name)" in report.notes
+
+
+def test_images_without_any_name_are_all_listed(file):
+    path = file([{"id": 3}, {"id": 4, "file_name": "a.png"}, {"id": 5}], [])
+    error = refuse(path, not_listed="absent")
+    assert "2 images without a file_name" in error.message
+    assert error.offenders == ["image 3: neither file_name nor coco_url", "image 5: neither file_name nor coco_url"]
 
 
 def test_repeated_ids_and_names_are_refused(file):
@@ -144,9 +193,9 @@ def test_choosing_and_renaming_classes(file):
     ("content", "message", "place"),
     [
         ('{"images": [],\n "annotations": [}', "not valid JSON", ":2 "),
-        ('{"images": [{"id": 1}]}', "file_name", ""),
+        ('{"images": [{"id": 1}], "categories": [{"id": 1, "name": "a"}], "annotations": [{}]}', "image_id", ""),
         ("[]", "not a COCO file", ""),
-        ("", "cannot be read", ""),
+        ("", "not valid JSON", ":1 "),
     ],
 )
 def test_broken_files(tmp_path, content, message, place):
@@ -172,3 +221,22 @@ def test_coco_mini_gives_the_labels_of_its_csv(shared):
     assert report.known_proportion == 1
     assert coco.classes == table.classes
     np.testing.assert_array_equal(coco.dense(), table.dense(table.image_index(coco.images)))
+
+
+def test_annotations_with_a_score_are_a_models(tmp_path):
+    """0.75 is log 3 before the sigmoid; the surest of several stays, and a person's annotation stays before them."""
+    annotations = [(1, 1, 0.5), (1, 1, 0.75), (1, 2, 0.75), (1, 2, None), (2, 2, 1.0)]
+    content = {
+        "images": [{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "b"}],
+        "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
+        "annotations": [
+            {"image_id": image, "category_id": category} | ({} if score is None else {"score": score})
+            for image, category, score in annotations
+        ],
+    }
+    path = tmp_path / "coco.json"
+    path.write_text(json.dumps(content))
+    table, report = formats.read("coco", path, not_listed="unknown")
+    assert (rows(table), table.origin.tolist()) == ({"a": [1, 1], "b": [0, 1]}, [1, 0, 0])
+    assert table.score[0] == pytest.approx(math.log(3))
+    assert "3 annotations with a score, kept as labels of a model" in report.notes

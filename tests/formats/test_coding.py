@@ -57,7 +57,7 @@ def test_unknown_values_are_not_stated_and_uncertain_ones_are():
 def test_mistakes_in_a_coding_are_all_listed():
     with pytest.raises(UserError, match="cannot be read") as caught:
         coding.parse("1=present,1.0=absent,0=maybe,x")
-    assert [line.split(":")[0] for line in caught.value.offenders] == ["1.0=absent", "0=maybe", "=x"]
+    assert [line.split(":")[0] for line in caught.value.offenders] == ["1.0=absent", "0=maybe", "x"]
     with pytest.raises(UserError, match="'nativ' is not known") as caught:
         coding.parse("nativ")
     assert "coding=native: 1 = present; -1 = absent; 0, blank = unknown" in caught.value.offenders

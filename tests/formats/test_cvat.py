@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from partlabel import formats
 from partlabel.core.errors import UserError
-from tests.formats.cases import case, rows
+from tests.formats.cases import CASES, case, rows
 from tests.formats.test_writing import tables
 
 LABELS = "<label><name>wet</name></label><label><name>dark</name></label>"
@@ -122,7 +122,7 @@ def test_images_and_labels_without_a_name_are_all_listed(file):
     ]
 
 
-def test_one_name_for_pictures_of_two_tasks_is_refused(file):
+def test_one_name_for_images_of_two_tasks_is_refused(file):
     images = '<image name="a" task_id="1"><tag label="wet"/></image>\n<image name="a" task_id="{}" subset="Train"/>'
     assert refuse(file(images.format(2))).offenders == ["a: line 4 task 1 and line 5 task 2 subset Train"]
     table, report = formats.read("cvat", file(images.format(1).replace(' subset="Train"', "")))
@@ -140,7 +140,7 @@ def test_one_name_for_pictures_of_two_tasks_is_refused(file):
         (b"<html/>", "not a file of CVAT"),
         (b"<annotations><track id='0' label='x'/></annotations>", "CVAT for video"),
         (b"<?xml version='1.0' encoding='klingon'?><annotations/>", "encoding"),
-        (b"<?xml version='1.0' encoding='shift-jis'?><annotations/>", "encoding"),
+        (b"<?xml version='1.0' encoding='shift-jis'?><annotations>\x80\xff</annotations>", "encoding"),
         (b"<annotations><image name='\xe9'/></annotations>", "not valid XML"),
         (b"<!DOCTYPE a [<!ENTITY x 'y'>]><annotations>&x;</annotations>", "entity"),
         (b"<a>" * 200_000, "not a file of CVAT"),
@@ -155,14 +155,59 @@ def test_files_that_are_no_exports(tmp_path, content, message):
     assert str(path) in error.message
 
 
-def test_deep_nesting_and_other_encodings_are_read(tmp_path):
+def test_encodings_that_python_knows_are_read(tmp_path):
     path = tmp_path / "a.xml"
-    deep = "<x>" * 100_000 + "</x>" * 100_000
-    text = f'<annotations>{deep}<image name="é.png"><tag label="ü"/></image></annotations>'
-    for head, codec in (("", "utf-8-sig"), ("", "utf-16"), ('<?xml version="1.0" encoding="iso-8859-1"?>', "latin-1")):
-        path.write_bytes((head + text).encode(codec))
+    for codec in ("utf-8-sig", "utf-16", "iso-8859-1", "cp437", "utf-7", "mac-roman", "gb18030"):
+        head = "" if codec.startswith("utf-8") or codec == "utf-16" else f'<?xml version="1.0" encoding="{codec}"?>'
+        path.write_bytes(f'{head}<annotations><image name="é.png"><tag label="ü"/></image></annotations>'.encode(codec))
         table, _ = formats.read("cvat", path)
         assert (rows(table), table.classes) == ({"é.png": [1]}, ("ü",))
+    text = '<?xml version="1.0" encoding="shift-jis"?><annotations><image name="日.png"><tag label="本"/></image>'
+    path.write_bytes((text + "</annotations>").encode("shift-jis"))
+    assert rows(formats.read("cvat", path)[0]) == {"日.png": [1]}
+
+
+def test_nesting_without_end_is_refused(tmp_path):
+    path = tmp_path / "a.xml"
+    path.write_text("<annotations>" + "<x>" * 100_000 + "</x>" * 100_000 + "</annotations>")
+    assert "Excessive depth" in refuse(path).message
+
+
+def test_attr_01_checkboxes_are_classes_by_option():
+    folder = CASES / "ATTR-01"
+    table, report = formats.read("cvat", folder / "cvat_attributes.xml", attributes="classes")
+    assert table.classes == ("wet", "lit")
+    assert rows(table) == {"a.jpg": [1, -1], "b.jpg": [-1, 1], "c.jpg": [0, 0]}
+    table, report = formats.read("cvat", folder / "cvat_attributes.xml")
+    assert rows(table) == {"a.jpg": [1], "b.jpg": [1], "c.jpg": [0]}
+    assert "checkboxes can be read as classes: attributes=classes" in report.notes
+    assert "4 attributes of tags and shapes are not read" in report.notes
+
+
+def test_a_checkbox_is_absent_where_no_object_of_the_image_has_it_ticked(file):
+    def box(kind, **values):
+        inside = "".join(f'<attribute name="{name}">{value}</attribute>' for name, value in values.items())
+        return f'<{kind} label="car">{inside}</{kind}>'
+
+    attributes = "".join(
+        f"<attribute><name>{name}</name><input_type>{kind}</input_type></attribute>"
+        for name, kind in (("lost", "checkbox"), ("wet", "checkbox"), ("true", "select"), ("unused", "checkbox"))
+    )
+    labels = f"<label><name>car</name><attributes>{attributes}</attributes></label>"
+    images = (
+        f'<image name="a">{box("box", wet="false", lost="true", true="true")}'
+        f"{box('box', wet='true', lost='true')}</image>"
+        f'<image name="b">{box("tag", wet="False")}{box("box", wet="false", lost="red")}</image>'
+    )
+    path = file(images, labels)
+    table, report = formats.read("cvat", path, attributes="classes")
+    assert table.classes == ("lost", "wet", "unused")
+    assert rows(table) == {"a": [1, 1, 0], "b": [0, -1, 0]}
+    assert "2 attributes of tags and shapes are not read" in report.notes
+    assert report.conflicts == []
+    table, _ = formats.read("cvat", path, attributes="classes", shapes="unknown")
+    assert rows(table) == {"a": [0, 0, 0], "b": [0, -1, 0]}
+    assert formats.read("cvat", file(images, ""), attributes="classes")[0].classes == ("lost", "true", "wet")
 
 
 def as_xml(table, draw) -> str:
@@ -214,3 +259,18 @@ def test_damaged_files_are_refused_or_read(data):
         except UserError as error:
             outcome = str(error)
     assert str(path) in outcome
+
+
+def test_what_automatic_annotation_found_is_a_models(tmp_path):
+    """A person's tag stays before that of a model; an image that only a model looked at has no word of a person."""
+    path = tmp_path / "a.xml"
+    path.write_text(
+        '<annotations><image name="a"><tag label="cat" source="auto"/><tag label="dog" source="manual"/>'
+        '<box label="cat" source="manual" xtl="0" ytl="0" xbr="1" ybr="1"/></image>'
+        '<image name="b"><tag label="cat" source="auto"/></image><image name="c"/></annotations>'
+    )
+    table, report = formats.read("cvat", path)
+    assert (rows(table), table.origin.tolist()) == ({"a": [1, 1], "b": [1, 0], "c": [0, 0]}, [0, 0, 1])
+    assert "2 labels of automatic annotation, kept as labels of a model" in report.notes
+    table, _ = formats.read("cvat", path, not_listed="absent")
+    assert (rows(table)["b"], table.origin.tolist()) == ([1, -1], [0, 0, 1, 1, 0, 0])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from partlabel import formats
 from partlabel.core.errors import UserError
-from partlabel.formats import folders
-from tests.formats.cases import case, rows
+from partlabel.images import locate as files
+from tests.formats.cases import CASES, case, rows
 
 
 def refuse(path, **options) -> UserError:
@@ -34,7 +34,7 @@ def fill(tmp_path):
     return write
 
 
-def test_fol_01_one_picture_in_two_folders():
+def test_fol_01_one_image_in_two_folders():
     folder, expected = case("FOL-01")
     table, report = formats.read("folders", folder / "photos")
     assert list(table.classes) == expected["classes"]
@@ -51,7 +51,7 @@ def test_fol_01_one_picture_in_two_folders():
 
 
 def test_copies_are_told_by_the_whole_content(fill, monkeypatch):
-    monkeypatch.setattr(folders, "_END_BYTES", 4)
+    monkeypatch.setattr(files, "_END_BYTES", 4)
     path = fill(
         "a/1.jpg",
         "b/2.jpg",
@@ -79,9 +79,9 @@ def test_what_else_lies_there(fill):
     table, report = formats.read("folders", path)
     assert rows(table) == {"a/x/1.JPG": [1, 0]}
     assert table.classes == ("a", "b")
-    assert report.dropped["pictures in no class folder"].examples == ["loose.png"]
+    assert report.dropped["images in no class folder"].examples == ["loose.png"]
     others = "a/notes.txt, b/Thumbs.db, read.me"
-    assert f"left aside (not pictures by their ending, or links to folders): {others}" in report.notes
+    assert f"left aside (not images by their ending, or links to folders): {others}" in report.notes
 
 
 def test_chosen_and_renamed_classes(fill):
@@ -97,13 +97,21 @@ def test_folders_of_parts_are_refused(fill):
     path = fill("train/cat/1.jpg", "val/cat/2.jpg")
     assert refuse(path).offenders == [f"{path}/train", f"{path}/val"]
     assert rows(formats.read("folders", path / "train")[0]) == {"cat/1.jpg": [1]}
-    assert formats.read("folders", fill("train/3.jpg"))[0].classes == ("train", "val")  # trains, perhaps
+    path = fill("train/3.jpg")
+    assert "say classes=train,val if these are the classes" in refuse(path).message
+    assert formats.read("folders", path, classes="train,val")[0].classes == ("train", "val")  # trains, perhaps
     assert formats.read("folders", fill("bus/b/3.jpg"))[0].num_classes == 3
 
 
-def test_no_pictures(tmp_path):
+def test_yolo_01_its_folders_are_no_classes():
+    folder = CASES / "YOLO-01" / "yolo"
+    assert refuse(folder / "images").offenders == [f"{folder}/images/train"]
+    assert refuse(folder).offenders == [f"{folder}/images"]
+
+
+def test_no_images(tmp_path):
     assert "not a folder" in refuse(tmp_path / "none").message
-    assert "no folder in it holds a picture" in refuse(tmp_path).message
+    assert "no folder in it holds an image" in refuse(tmp_path).message
 
 
 def test_links(fill):
@@ -144,7 +152,7 @@ def test_round_trip(classes, data):
                 folder.mkdir(parents=True, exist_ok=True)
                 if present:
                     ending = data.draw(st.sampled_from([".jpg", ".PNG", ".jpeg"]))
-                    (folder / f"{data.draw(st.integers(0, 9))}-{number}{ending}").write_bytes(b"picture %d" % number)
+                    (folder / f"{data.draw(st.integers(0, 9))}-{number}{ending}").write_bytes(b"image %d" % number)
             if any(line):
                 expected[number] = [int(present) for _, present in sorted(zip(classes, line, strict=True))]
         if not expected:

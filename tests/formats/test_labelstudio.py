@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 
+import numpy as np
 import pytest
 
 from partlabel import formats
@@ -285,3 +287,27 @@ def test_cells_of_a_csv_export(file, tmp_path):
     assert read(file(text.encode("cp1252")), encoding="cp1252")[0].classes == ("hibou é",)
     assert read(file(text.encode("utf-16")))[0].classes == ("hibou é",)
     assert "encoding=cp1252" in refuse(file(text.encode("cp1252"))).message
+
+
+def test_predictions_are_a_models_labels_with_their_score(file):
+    """c = 0.75 is log 3 for a present class and -log 3 for an absent one; a result's score stands before the task's."""
+    predictions = [
+        {"score": 0.75, "result": [choice("cat"), choice("dog", control="missing")]},
+        {"score": 0.5, "result": [choice("owl") | {"score": 0.25}]},
+    ]
+    path = file(
+        [task(1, predictions=predictions), task(2, predictions=[{"score": 3, "result": [choice("cat")]}]), task(3)]
+    )
+    options = {"answers": "predictions", "control": "tag", "absent_control": "missing"}
+    table, report = read(path, **options)
+    assert (table.classes, rows(table)) == (
+        ("cat", "dog", "owl"),
+        {"1.png": [1, -1, 1], "2.png": [1, 0, 0], "3.png": [0] * 3},
+    )
+    assert table.origin.tolist() == [1] * 4
+    np.testing.assert_allclose(table.score, [math.log(3), -math.log(3), -math.log(3), math.nan], rtol=1e-6)
+    assert report.dropped == {}
+    table, _ = read(path, **options, not_listed="absent", conflicts="majority")
+    assert rows(table) == {"1.png": [0, -1, 0], "2.png": [1, -1, -1], "3.png": [0] * 3}
+    assert set(table.origin.tolist()) == {1}
+    assert read(file([task(1, [choice("cat")])]))[0].score is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import math
 import tempfile
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 
 from partlabel import LabelTable, formats
 from partlabel.core.errors import UserError
-from partlabel.formats.watching import watched
+from partlabel.formats.reading import watched
 from tests.formats.cases import case, rows
 from tests.reference import formats as naive
 
@@ -147,6 +148,13 @@ def test_several_files(file, tmp_path):
     ]
 
 
+def test_packed_files_of_a_folder(file, tmp_path):
+    text = (HEADER + "b,verification,/m/1,0\n").encode()
+    (tmp_path / "val.csv.gz").write_bytes(gzip.compress(text))
+    file("a,verification,/m/1,1\n", "train.csv")
+    assert rows(read(tmp_path)[0]) == {"a": [1], "b": [-1]}
+
+
 def test_the_surest_of_repeated_machine_labels_stays(file):
     path = file("a,machine,/m/1,0.6\na,machine,/m/1,0.9\na,machine,/m/1,0.7\n")
     table, report = read(path, machine_threshold=0.5)
@@ -247,7 +255,7 @@ def test_image_lists(file):
         table, report = read(path, image_list=file(content, "images.csv", header=""))
         assert rows(table) == {"c": [0], "b": [-1]}
         assert report.dropped["images that are not in the image list, with 1 label"].examples == ["a"]
-    assert "empty" in refuse(path, image_list=file("\n", "images.csv", header="")).message
+    assert "only blank lines" in refuse(path, image_list=file("\n", "images.csv", header="")).message
 
 
 def test_wrong_options_and_places(file, tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from partlabel import formats
@@ -13,7 +11,7 @@ from partlabel.formats import options
 
 def test_every_option_has_a_help_text():
     for entry in formats.FORMATS.values():
-        for field in dataclasses.fields(entry.options):
+        for field in options.option_fields(entry.options):
             assert field.metadata["help"]
             assert callable(field.metadata["parse"])
 

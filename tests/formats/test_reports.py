@@ -20,9 +20,26 @@ TWINS = {
         {f"{n}.xml": f"<annotation><object><name>{n}</name></object></annotation>" for n in ("Owl", "owl")},
         "",
     ),
+    "yolo": (
+        {
+            "data.yaml": "names: [Owl, owl]\ntrain: images\n",
+            "images/a.jpg": "",
+            "labels/a.txt": "0 1 1 1 1\n",
+            "labels/b.txt": "1 1 1 1 1\n",
+        },
+        "",
+    ),
+    "labelme": (
+        {f"{n}.json": f'{{"imagePath": "{n}.jpg", "flags": {{"{n}": true}}, "shapes": []}}' for n in ("Owl", "owl")},
+        "",
+    ),
     "folders": ({"Owl/a.png": "1", "owl/b.png": "2"}, ""),
     "nuswide": ({"Imagelist.txt": "a\nb\n", "Labels_Owl.txt": "1\n0\n", "Labels_owl.txt": "0\n1\n"}, ""),
     "chexpert": ({"t.csv": "Path,Owl,owl\na,1,0\nb,0,1\n"}, "t.csv"),
+    "manifest": (
+        {"a.jsonl": "".join(f'{{"image_url": "{n}.jpg", "label": "{n}"}}\n' for n in ("Owl", "owl"))},
+        "a.jsonl",
+    ),
     "huggingface": (
         {"metadata.jsonl": '{"file_name": "a", "labels": ["Owl"]}\n{"file_name": "b", "labels": ["owl"]}\n'},
         "",

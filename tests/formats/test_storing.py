@@ -10,8 +10,7 @@ import pytest
 from partlabel import LabelTable, formats
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
-from partlabel.formats.report import ImportReport
-from partlabel.formats.storing import store
+from partlabel.formats.report import ImportReport, store
 
 
 def stored(folder: Path) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from partlabel import formats
 from partlabel.core.errors import UserError
-from partlabel.formats.table import blocks, delimited
+from partlabel.formats.table import delimited
 from tests.formats.cases import rows
 
 
@@ -86,7 +86,6 @@ def test_rows_of_another_length_are_refused_with_all_their_lines(file):
 @pytest.mark.parametrize("quote", ["", '"'])
 def test_rows_longer_than_a_block(file, monkeypatch, quote):
     monkeypatch.setattr(delimited, "BLOCK_BYTES", 32)
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 32)
     name = "x" * 200
     path = file(f"image,cat\na.png,1\nb.png,-1\n\n\nc.png,1\nd.png,1\n{quote}{name}{quote},-1\nf,1\n" + "\n" * 40)
     table, _ = formats.read("csv", path)
@@ -209,3 +208,50 @@ def test_a_table_without_rows(file):
     assert (table.num_images, table.classes) == (0, ("cat",))
     assert "the source holds no image" in report.warnings
     assert "no column is left" in refuse(file("image,age\na,1\n"), ignore="age").message
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("image,cat,note\n" + "a,1,x\n" * 3 + 'b,1,"dark\n' + "c,1,x\n" * 3000, 5),
+        ('image,cat,note\na,1,"dark\nb,1,"light"\nc,1,x\n', 2),
+        ('image,cat,note\na,1,x\nb,1,"dark\nc,1,light"\nd,1,x\n', 3),
+        ('image,note,cat\na,"dark\nb,"light",1\nc,,1\n', 2),
+        ('image,note,cat\na,"dark,1\nb,light,1\nc,"",1\n', 2),
+        ('image,note\na,1\nb,"1\nc,1\nd,1"\n', 3),
+        ('image,cat,note\na,1,x\nb,"1","', 3),
+        ('image,cat,note\na,1,6" pipe\nb,1,""\n"\n', 4),
+    ],
+)
+def test_a_forgotten_quote_never_swallows_rows(file, text, line):
+    path = file(text)
+    for options in ({}, {"ignore": "note"}) if "cat" in text else ({"tags_column": "note", "tag_separator": ";"},):
+        error = refuse(path, **options)
+        assert at(error, path)[0].startswith(f"{line} a row over")
+        assert "quote that is not closed" in error.offenders[0]
+
+
+def test_quoted_cells_over_several_lines_are_read(file):
+    text = 'image,cat,note\n"a\nb.png",1,"dark, wet\nat night, with ""rain"""\nc.png,-1,"x"\n\n'
+    text += 'd.png,,"one\r\ntwo\r\n\r\nthree"\n'
+    text += 'g.png,1,6" pipe\n"5" h.png,-1,\n'
+    text += 'e.png,1,"one\ntwo, three, four"\nf.png,1,"1\na,1,b"\n'
+    for encoding in ("utf-8", "utf-16"):
+        table, _ = formats.read("csv", file(text, encoding), ignore="note")
+        assert rows(table) == {
+            "a\nb.png": [1],
+            "c.png": [-1],
+            "d.png": [0],
+            "g.png": [1],
+            "5 h.png": [-1],
+            "e.png": [1],
+            "f.png": [1],
+        }
+
+
+def test_headers_of_many_classes(file):
+    names = [f"a class with quite a long name {n}" for n in range(7000)]
+    table, _ = formats.read("csv", file(",".join(["image", *names]) + "\na" + ",1,-1" * 3500 + "\n"))
+    assert len(",".join(names)) > 131_072
+    assert table.classes == tuple(names)
+    assert table.dense()[0, :4].tolist() == [1, -1, 1, -1]

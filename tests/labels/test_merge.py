@@ -48,6 +48,36 @@ def test_merge_prefers_a_persons_label_to_an_equal_one_of_a_model():
         assert np.isnan(merged.score).all()
 
 
+def test_one_id_is_never_that_of_two_classes():
+    one = LabelTable.from_dense(["a"], ["cat"], [[1]], class_ids=["7"])
+    two = LabelTable.from_dense(["a"], ["dog"], [[1]], class_ids=["7"])
+    assert one.merge(two).class_ids is None
+    assert one.merge([one, LabelTable.from_dense(["b"], ["owl"], [[1]], class_ids=["8"])]).class_ids == ("7", "8")
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(matrices, min_size=3, max_size=3), st.sampled_from(["unknown", "present", "absent", "first"]))
+def test_many_tables_are_settled_at_once(many, policy):
+    """A pair that two tables contradict each other about stays as settled, whatever a third table says of it."""
+    tables, known = [], []
+    for k, matrix in enumerate(many):
+        images, classes = [f"i{i + k}" for i in range(len(matrix))], [f"c{j}" for j in range(matrix.shape[1])]
+        tables.append(LabelTable.from_dense(images, classes, matrix))
+        known.append({(images[i], classes[j]): int(matrix[i, j]) for i, j in zip(*np.nonzero(matrix), strict=True)})
+    merged = tables[0].merge(tables[1:], policy)
+    matrix = merged.dense()
+    expected = {}
+    for pair in {pair for table in known for pair in table}:
+        said = [table[pair] for table in known if pair in table]
+        other = {"unknown": 0, "present": 1, "absent": -1, "first": said[0]}[policy]
+        if value := said[0] if len(set(said)) == 1 else other:
+            expected[pair] = value
+    found = {
+        (str(merged.images[i]), merged.classes[j]): int(matrix[i, j]) for i, j in zip(*np.nonzero(matrix), strict=True)
+    }
+    assert found == expected
+
+
 def test_merge_of_ids_groups_and_words():
     one = LabelTable.from_dense(["a", "b"], ["x"], [[1], [0]], class_ids=["7"], groups=["p", None], coding="1 present")
     two = LabelTable.from_dense(["b", "c"], ["y"], [[1], [1]], class_ids=["8"], groups=["q", "r"], coding="yes present")

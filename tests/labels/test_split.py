@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from partlabel.core.errors import UserError
 from partlabel.labels.table import LabelTable
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "cases"
 
 
 def random_table(images: int, classes: int, known: float, seed: int = 0, **optional) -> LabelTable:

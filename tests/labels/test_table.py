@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel.core.errors import UserError
-from partlabel.labels import arrays, names
+from partlabel.labels import arrays
+from partlabel.labels import names as name_module
 from partlabel.labels.table import ORIGINS, LabelTable
 from tests.reference import labels as reference
 from tests.tables import HAND, hand, matrices, offenders, table_of
@@ -222,17 +223,35 @@ def test_content_hash_changes_with_what_is_trained():
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), max_size=30))
 def test_repeated_names_are_found(names):
-    names.CHUNK, chunk = 4, names.CHUNK
+    name_module.CHUNK, chunk = 4, name_module.CHUNK
     try:
-        found = names.repeats(pa.array(names, pa.string()))
+        found = name_module.repeats(pa.array(names, pa.string()))
     finally:
-        names.CHUNK = chunk
+        name_module.CHUNK = chunk
     assert sorted(found) == sorted(f"{name}: {names.count(name)} times" for name in set(names) if names.count(name) > 1)
 
 
 def test_names_with_one_hash_are_not_repeats(monkeypatch):
-    monkeypatch.setattr(names, "hashes", lambda names: np.zeros(len(names), np.uint64))
+    monkeypatch.setattr(name_module, "hashes", lambda names: np.zeros(len(names), np.uint64))
     assert hand().num_images == 3
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_pairs_in_any_order_keep_their_value_and_origin(seed, with_scores):
+    """Each label is where the lists say, whatever their order and whichever of the five origins it has."""
+    rng = np.random.default_rng(seed)
+    images, classes = rng.integers(1, 9, 2)
+    key = rng.permutation(images * classes)[: rng.integers(0, images * classes + 1)]
+    value, origin = rng.choice([-1, 1], len(key)), rng.integers(0, len(ORIGINS), len(key))
+    score = {"score": rng.random(len(key))} if with_scores else {}
+    names = ([f"{i}.jpg" for i in range(images)], [f"c{c}" for c in range(classes)])
+    table = LabelTable.from_pairs(*names, key // classes, key % classes, value, origin=origin, **score)
+    found = table.pair_images() * classes + table.indices
+    assert found.tolist() == sorted(key.tolist())
+    order = np.argsort(key)
+    assert table.values.tolist() == value[order].tolist()
+    assert table.origin.tolist() == origin[order].tolist()
 
 
 # -------------------------------------------------------------------- new tables

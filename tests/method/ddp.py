@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -40,7 +38,3 @@ def main(rank: int, folder: str) -> None:
         results[split] = {"loss": loss.detach(), "gradients": [parameter.grad for parameter in parallel.parameters()]}
     torch.save(results, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])

@@ -196,6 +196,7 @@ def test_autocast_does_not_change_the_result() -> None:
     assert half.dtype == torch.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [None, 2])
 def test_exports_for_any_number_of_images(hidden: int | None) -> None:
     torch.manual_seed(0)

@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -16,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from partlabel.method import checks
 from partlabel.method import loss as module
 from partlabel.method.loss import PartialBCE, partial_bce, solve_g
 from tests.method import ddp
+from tests.processes import run_ranks
 from tests.reference import loss as reference
 from tests.reference.derivative import complex_step
 
@@ -171,7 +170,7 @@ def test_wrong_labels_are_all_named(labels: Tensor, listed: list[str]) -> None:
     with pytest.raises(ValueError, match=r"present.*absent.*unknown") as error:
         partial_bce(torch.zeros(labels.shape), labels)
     assert all(place in str(error.value) for place in listed)
-    assert str(error.value).count("row ") <= module.SHOWN
+    assert str(error.value).count("row ") <= checks.SHOWN
 
 
 def test_a_zero_one_target_is_warned_about() -> None:
@@ -292,12 +291,10 @@ def test_shapes(scores: tuple[int, ...], labels: tuple[int, ...]) -> None:
         partial_bce(torch.zeros(scores), torch.zeros(labels, dtype=torch.int8))
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_gradient_of_one(tmp_path: Path) -> None:
     """TR-09: one process holds only unknown labels; and both hold some."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-    command = [sys.executable, "-m", "tests.method.ddp"]
-    processes = [subprocess.Popen([*command, str(rank), str(tmp_path)], cwd=ROOT, env=environment) for rank in range(2)]
-    assert [process.wait(timeout=600) for process in processes] == [0, 0]
+    run_ranks(2, ddp.main, str(tmp_path))
     results = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
     single = ddp.model()
@@ -334,6 +331,18 @@ def test_weights_of_one_change_nothing_and_half_of_them_half() -> None:
     plain = partial_bce(scores, labels)
     torch.testing.assert_close(partial_bce(scores, labels, weight=torch.ones(1, 3)), plain)
     torch.testing.assert_close(partial_bce(scores, labels, weight=torch.full((1, 3), 0.5)), plain / 2)
+
+
+@pytest.mark.parametrize("nothing", [float("nan"), float("inf")])
+def test_a_weight_at_an_unknown_label_does_not_reach_the_loss(nothing: float) -> None:
+    scores, labels = torch.tensor([[1.0, -2.0, 0.5]], requires_grad=True), torch.tensor([[1, -1, 0]])
+    loss = partial_bce(scores, labels, weight=torch.tensor([[0.5, 2.0, nothing]]))
+    torch.testing.assert_close(loss, partial_bce(scores, labels, weight=torch.tensor([[0.5, 2.0, 1.0]])))
+    loss.backward()
+    assert scores.grad is not None
+    assert scores.grad[0, 2] == 0
+    with pytest.raises(ValueError, match="weights of labels"):
+        partial_bce(scores, labels, weight=torch.tensor([[float("nan"), 2.0, 1.0]]))
 
 
 @pytest.mark.parametrize("weight", [torch.ones(1, 2), torch.tensor([[1.0, -0.1, 1.0]])])

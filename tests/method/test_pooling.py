@@ -17,6 +17,11 @@ def test_sum_of_both_means_is_not_halved() -> None:
     assert WeldonPool2d(k_max=0.25, k_min=0.5)(maps).tolist() == [[17.0 + 4.5]]
 
 
+def test_halved_on_request() -> None:
+    maps = torch.arange(20.0).view(1, 1, 4, 5)
+    assert WeldonPool2d(halved=True)(maps).tolist() == [[(18.5 + 0.5) / 2]]
+
+
 def test_at_least_one_region_at_each_end() -> None:
     assert WeldonPool2d()(torch.tensor([[[[3.0, -1.0]]]])).tolist() == [[2.0]]
     assert WeldonPool2d()(torch.tensor([[[[3.0]]]])).tolist() == [[6.0]]

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch.multiprocessing as mp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
@@ -18,12 +17,14 @@ from partlabel.core.errors import UserError
 from partlabel.metrics import Accumulator, Metrics, evaluate
 from tests.metrics.gloo import SAMPLINGS, worker
 from tests.metrics.test_evaluate import partial, read_case
+from tests.processes import run_ranks
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_numbers_of_one(tmp_path: Path) -> None:
     _, scores, labels, expected = read_case("MET-08")
     problems = {"case": (scores, labels), "large": partial(5, 41, 6)}
-    mp.spawn(worker, (str(tmp_path), problems), nprocs=3)
+    run_ranks(3, worker, str(tmp_path), problems)
     for rank, worlds in enumerate([(2, 3), (2, 3), (3,)]):
         results = json.loads((tmp_path / f"{rank}.json").read_text(encoding="utf-8"))
         assert len(results) == len(worlds) * len(SAMPLINGS) * len(problems)
@@ -168,7 +169,10 @@ np.savez(sys.argv[1], used=used, pairs=pairs, columns=columns, ap=ap, scores=sco
 """
 
 
+@pytest.mark.linux
+@pytest.mark.slow
 def test_memory_of_fifty_thousand_images_of_two_thousand_classes(tmp_path: Path) -> None:
+    """MET-10: a million known pairs in less than 100 MB, with the average precision of the dense computation."""
     subprocess.run([sys.executable, "-c", MEMORY, str(tmp_path / "result.npz")], check=True)
     result = np.load(tmp_path / "result.npz")
     assert 990_000 < result["pairs"] < 1_010_000

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from partlabel.core.errors import UserError
 from partlabel.metrics.calibration import MIN_SLOPE, Calibration, _newton, fit, reliability, sigmoid
 from tests.reference import calibration as naive
 
@@ -122,3 +123,11 @@ def test_a_higher_score_never_means_a_lower_probability():
     found = fit(x, np.zeros(40, int), x < 0, 1)
     assert found is not None
     assert found.slope[0] >= MIN_SLOPE
+
+
+def test_scores_of_a_diverged_training_are_refused_in_a_sentence():
+    scores, classes, present = np.array([1e30, -1e30, 5.0]), np.zeros(3, int), np.array([True, False, True])
+    with pytest.raises(UserError, match=r"scores reach 1e\+30.*lower learning rate"):
+        fit(scores, classes, present, 1)
+    with pytest.raises(UserError, match="diverged"):
+        fit(np.array([np.nan, 1.0, 0.0]), classes, present, 1)

@@ -13,15 +13,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from sklearn.metrics import accuracy_score, average_precision_score, precision_recall_fscore_support
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    precision_recall_fscore_support,
+    roc_auc_score,
+)
 
-from partlabel.core.errors import UserError
+from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.metrics import average_precision, evaluate
 from tests.reference import metrics as reference
 
 CASES = Path(__file__).parent.parent / "cases"
 SCALARS = (
     "mean_ap",
+    "mean_roc_auc",
     "zero_one",
     "zero_one_full_rows",
     "macro_f1",
@@ -199,6 +205,65 @@ class TestAveragePrecision:
             average_precision(np.zeros((1, 1)), np.ones((1, 1), np.int8), form="voc")
 
 
+class TestRocArea:
+    def test_by_hand(self) -> None:
+        # present 3, 2; absent 2, 1: of four pairs three are right and one is a tie
+        scores, labels = np.array([[3.0], [2.0], [2.0], [1.0], [9.0]]), np.array([[1], [1], [-1], [-1], [0]], np.int8)
+        assert evaluate(scores, labels).roc_auc.tolist() == [3.5 / 4]
+        assert evaluate(np.zeros((5, 1)), labels).mean_roc_auc == 0.5
+
+    def test_equal_to_scikit_learn(self) -> None:
+        for seed in range(5):
+            scores, labels = partial(seed)
+            found = evaluate(scores, labels).roc_auc
+            for c in range(scores.shape[1]):
+                known = labels[:, c] != 0
+                assert found[c] == pytest.approx(roc_auc_score(labels[known, c] == 1, scores[known, c]), abs=1e-12)
+
+    @settings(max_examples=60, deadline=None)
+    @given(problems)
+    def test_equal_to_the_naive_loops(self, problem: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+        scores, labels, _ = problem
+        naive = [reference.roc_auc(scores[:, c], labels[:, c]) for c in range(scores.shape[1])]
+        np.testing.assert_allclose(evaluate(scores, labels).roc_auc, naive, atol=1e-12)
+
+
+class TestOneSign:
+    """Labels of one sign alone cannot be measured: with presents only, any scores would look perfect."""
+
+    def test_random_scores_are_not_called_good(self) -> None:
+        # class a: known labels of both signs, a useless model; b, c: only presents are known
+        labels = np.array([[1, 1, 1], [-1, 1, 0], [-1, 0, 1], [-1, 1, 1]], np.int8)
+        metrics = evaluate(np.zeros((4, 3)), labels, class_names=["a", "b", "c"])
+        assert metrics.mean_ap == 0.25
+        result = metrics.to_dict()
+        assert result["averaged_over"]["mean_ap"] == {"count": 1, "of": 3, "unit": "classes"}
+        assert result["classes"]["without_known_absent"] == ["b", "c"]
+        for name in ("average_precision", "roc_auc", "precision", "f1"):
+            assert result["classes"]["undefined"][name] == ["b", "c"]
+        assert metrics.ov_precision == metrics.pc_precision == 0.25
+        assert metrics.micro_f1 == metrics.macro_f1 == 0.4
+        assert metrics.recall.tolist() == [1.0, 1.0, 1.0]
+        assert result["averaged_over"]["ov_precision"]["count"] == 4
+        assert result["averaged_over"]["micro_f1"]["count"] == 4
+
+    def test_presents_only(self) -> None:
+        metrics = evaluate(np.ones((3, 2)), np.ones((3, 2), np.int8))
+        for name in ("mean_ap", "mean_roc_auc", "macro_f1", "micro_f1", "pc_precision", "ov_precision"):
+            assert np.isnan(getattr(metrics, name)), name
+
+    @settings(max_examples=60, deadline=None)
+    @given(problems)
+    def test_known_presents_alone_never_raise_a_number(self, problem: tuple[np.ndarray, ...]) -> None:
+        scores, labels, thresholds = problem
+        labels = labels.copy()
+        labels[:, 0] = np.abs(labels[:, 0])
+        without_it = (labels * (np.arange(labels.shape[1]) > 0)).astype(np.int8)
+        found, without = (evaluate(scores, some, thresholds) for some in (labels, without_it))
+        for name in ("mean_ap", "mean_roc_auc", "macro_f1", "micro_f1", "pc_precision", "ov_precision"):
+            np.testing.assert_equal(getattr(found, name), getattr(without, name), err_msg=name)
+
+
 class TestDecisions:
     @settings(max_examples=80, deadline=None)
     @given(problems)
@@ -231,8 +296,8 @@ class TestDecisions:
 
     def test_macro_f1_is_the_mean_of_class_f1(self) -> None:
         # a: TP 1, FP 1, FN 0 -> F1 2/3; b: TP 1, FP 0, FN 1 -> F1 2/3; mean P = mean R = 0.75 would give 0.75
-        labels = np.array([[1, 1], [-1, 1]], dtype=np.int8)
-        scores = np.array([[1.0, 1.0], [1.0, -1.0]])
+        labels = np.array([[1, 1], [-1, 1], [0, -1]], dtype=np.int8)
+        scores = np.array([[1.0, 1.0], [1.0, -1.0], [0.0, -1.0]])
         metrics = evaluate(scores, labels)
         assert (metrics.pc_precision, metrics.pc_recall) == (0.75, 0.75)
         assert metrics.macro_f1 == pytest.approx(2 / 3)
@@ -330,6 +395,11 @@ class TestInputs:
     def test_types_without_minus_one(self, dtype: Any) -> None:
         with pytest.raises(UserError, match="cannot hold -1"):
             evaluate(np.zeros((1, 2)), np.ones((1, 2), dtype))
+
+    @pytest.mark.parametrize("dtype", [np.int64, np.float32])
+    def test_matrices_of_0_and_1(self, dtype: Any) -> None:
+        with pytest.warns(PartlabelWarning, match="is 0 meant as absent"):
+            evaluate(np.zeros((2, 2)), np.array([[1, 0], [0, 1]], dtype))
 
     def test_shapes(self) -> None:
         with pytest.raises(UserError, match=r"found \(3, 2\) and \(2, 3\)"):

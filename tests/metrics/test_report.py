@@ -16,6 +16,7 @@ CASE_TABLE = """\
 metric        %  over
 ────────  ─────  ────────────────────────────────────────
 mAP       66.67  2 of 4 classes
+AUROC     62.50  2 of 4 classes
 0-1       75.00  4 of 4 images (known labels right)
 0-1 full      -  0 of 4 images (all labels known)
 macro-F1  40.00  2 of 4 classes
@@ -25,12 +26,12 @@ PC-R      50.00  2 of 4 classes
 OV-P      66.67  3 of 10 known labels (predicted present)
 OV-R      66.67  3 of 10 known labels (present)
 
-class  present  absent   AP %    P %     R %   F1 %
-─────  ───────  ──────  ─────  ─────  ──────  ─────
-cat          2       2  83.33  66.67  100.00  80.00
-dog          0       3      -      -       -      -
-car          0       0      -      -       -      -
-bus          1       2  50.00      -    0.00   0.00
+class  present  absent   AP %  AUROC %    P %     R %   F1 %
+─────  ───────  ──────  ─────  ───────  ─────  ──────  ─────
+cat          2       2  83.33    75.00  66.67  100.00  80.00
+dog          0       3      -        -      -       -      -
+car          0       0      -        -      -       -      -
+bus          1       2  50.00    50.00      -    0.00   0.00
 
 AP: area under the full precision-recall curve; mAP is its mean over classes.
 Decisions: present where score >= threshold (0.5).
@@ -68,6 +69,7 @@ def test_dict_is_json_and_says_what_was_measured() -> None:
     assert result["metrics"]["zero_one_full_rows"] is None
     assert result["classes"]["undefined"] == {
         "average_precision": ["dog", "car"],
+        "roc_auc": ["dog", "car"],
         "precision": ["dog", "car", "bus"],
         "recall": ["dog", "car"],
         "f1": ["dog", "car"],
@@ -81,6 +83,7 @@ def test_dict_is_json_and_says_what_was_measured() -> None:
         "false_positive": 0,
         "false_negative": 1,
         "average_precision": 0.5,
+        "roc_auc": 0.5,
         "precision": None,
         "recall": 0.0,
         "f1": 0.0,
@@ -105,7 +108,7 @@ def test_classes_without_a_known_absent_are_named() -> None:
     labels = np.array([[1, 1], [0, -1]], dtype=np.int8)
     metrics = evaluate(np.zeros((2, 2)), labels, class_names=["cat", "dog"])
     assert metrics.to_dict()["classes"]["without_known_absent"] == ["cat"]
-    assert "AP is 100 whatever the scores, no known absent label (1): cat" in metrics.table()
+    assert "AP, precision and F1 undefined, no known absent label (1): cat" in metrics.table()
 
 
 def test_long_and_wide_names_stay_in_their_column() -> None:

@@ -154,3 +154,34 @@ def test_design_effect():
     # one right and one wrong in each: sums are 0
     assert risk_control.design_effect(np.array([0, 0, 1, 1]), np.array([True, False, True, False])) == pytest.approx(0)
     assert risk_control.design_effect(np.array([0]), np.array([True])) is None
+
+
+def test_what_is_reachable_by_hand():
+    """Ten held-out labels, all right, bear out 0.1^(1/10) = 79.4 %; for 95 % it takes 45, as 0.95^45 < 0.1."""
+    held, unknown = np.arange(1, 11, dtype=np.float32), np.array([0.5, -1.0, 0.2], np.float32)
+    found = risk_control.reachable(unknown, held, np.ones(10, bool), 0.95, 0.1)
+    assert found is not None
+    assert (found.filled, found.tested, found.wrong, found.more) == (2, 10, 0, 35)
+    assert found.lower_bound == pytest.approx(0.1**0.1)
+    wrong = risk_control.reachable(unknown, held, np.arange(10) != 3, 0.95, 0.1)
+    assert wrong is not None
+    assert (wrong.wrong, wrong.more) == (1, None)  # one in ten is wrong: no number of labels bears out 95 %
+    assert risk_control.reachable(np.array([-1.0], np.float32), held, np.ones(10, bool), 0.95, 0.1) is None
+    assert risk_control.reachable(unknown, -held, np.ones(10, bool), 0.95, 0.1) is None
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 1000), st.sampled_from([0.8, 0.9, 0.95]))
+def test_as_many_more_labels_are_enough_and_one_fewer_is_not(seed, precision):
+    random = np.random.default_rng(seed)
+    held = random.random(60).astype(np.float32)
+    found = risk_control.reachable(held[:30] + 0.01, held, random.random(60) < 0.97, precision, 0.1)
+    assert found is not None
+    if found.more is None or found.lower_bound >= precision:
+        return
+    rate, total = found.wrong / found.tested, found.tested + found.more
+
+    def bound(n):
+        return risk_control.lower_bound(n - int(np.ceil(rate * n - 1e-9)), n, 0.1)
+
+    assert bound(total) >= precision

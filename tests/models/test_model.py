@@ -40,6 +40,26 @@ def test_stages_are_the_backbone(backbone):
             assert torch.allclose(model(model.features(pictures(size=size), stage), stage), whole, atol=1e-6)
 
 
+def test_a_vision_transformer_gives_its_class_token_and_the_mean_of_its_patches():
+    model = build("test_vit", 160, pooling="average")
+    assert model.backbone.num_stages == 1 + len(model.backbone.net.blocks)
+    x = model.normalise(pictures(size=160))
+    with torch.no_grad():
+        tokens = model.backbone.net.forward_features(x)
+        expected = torch.cat([tokens[:, 1:].mean(1), tokens[:, 0]], 1)
+        assert torch.allclose(
+            model.features(pictures(size=160), model.backbone.num_stages).flatten(1), expected, atol=1e-6
+        )
+
+
+def test_freezing_the_first_blocks_of_a_transformer_freezes_its_positions():
+    model = build("test_vit", 160)
+    model.freeze(2)
+    still = {name.removeprefix("backbone.net.") for name, p in model.named_parameters() if not p.requires_grad}
+    assert {"pos_embed", "cls_token", "patch_embed.proj.weight", "blocks.0.attn.qkv.weight"} <= still
+    assert not any(name.startswith("blocks.1") for name in still)
+
+
 def test_head_by_hand():
     """WELDON at k = 0.1 of 16 regions: the highest plus the lowest of the score map."""
     model = build(size=64)
@@ -157,12 +177,43 @@ def test_gradient_reaches_every_parameter(backbone):
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
 
 
+@pytest.mark.parametrize("backbone", ["poolformerv2_s12", "vgg11", "cait_xxs24_224"])
+def test_parameters_without_use_are_not_trained(backbone):
+    """Several processes would wait for their gradients."""
+    size = 224 if backbone.startswith("cait") else 64
+    model = build(backbone, size).train()
+    model.freeze(0)
+    model(pictures(2, size)).sum().backward()
+    assert [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None] == []
+    assert sum(p.grad is not None for p in model.backbone.parameters()) > 10
+
+
 def test_unknown_backbones_run_once(monkeypatch):
-    model, calls = build("test_vit", 160), []
+    model, calls = build("test_vit_relpos", 160), []
     block = model.backbone.net.blocks[0]
     monkeypatch.setattr(block, "forward", lambda x, *a, _f=block.forward, **k: calls.append(1) or _f(x, *a, **k))
     model(pictures(size=160))
     assert len(calls) == 1
+
+
+def test_classes_of_an_earlier_model_are_matched_by_name(tmp_path):
+    """NEWCLASS-01: the same classes in another order, one more, or none of them."""
+    first = build(graph=True)
+    torch.nn.init.normal_(first.head.classifier.bias)
+    first.save(tmp_path)
+    config = dataclasses.replace(first.config, weights=str(tmp_path))
+    turned = Model(config, CLASSES[::-1], 32)
+    assert torch.equal(turned.head.classifier.weight, first.head.classifier.weight.flip(0))
+    assert torch.equal(turned.head.classifier.bias, first.head.classifier.bias.flip(0))
+    assert turned.start_note == f"going on from {tmp_path}: 3 classes as there"
+    more = Model(config, ["zebra", CLASSES[1]], 32)
+    assert torch.equal(more.head.classifier.weight[1], first.head.classifier.weight[1])
+    assert more.head.classifier.bias[1] == first.head.classifier.bias[1]
+    assert not torch.equal(more.head.classifier.weight[0], first.head.classifier.weight[0])
+    assert more.start_note == f"going on from {tmp_path}: 1 classes as there, 1 new: zebra"
+    other = Model(config, ["zebra"], 32)
+    key = "backbone.net.layer1.0.conv1.weight"
+    assert torch.equal(other.state_dict()[key], first.state_dict()[key])
 
 
 def test_starts_from_an_earlier_model(tmp_path):
@@ -174,7 +225,5 @@ def test_starts_from_an_earlier_model(tmp_path):
     assert all(torch.equal(value, again.state_dict()[key]) for key, value in first.state_dict().items())
     with_graph = Model(dataclasses.replace(first.config, weights=str(tmp_path), graph=True), CLASSES, 32)
     assert torch.equal(with_graph.head.classifier.bias, first.head.classifier.bias)
-    with pytest.raises(UserError, match="other classes"):
-        Model(dataclasses.replace(first.config, weights=str(tmp_path)), CLASSES[::-1], 32)
     with pytest.raises(UserError, match="another network"):
         Model(dataclasses.replace(first.config, weights=str(tmp_path), stages=2), CLASSES, 32)

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from partlabel import predict
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
 from partlabel.images import load
@@ -17,8 +16,11 @@ from partlabel.metrics.calibration import Calibration
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
 from partlabel.tasks import export as exporting
+from partlabel.tasks.predict import score
 from partlabel.training.config import ModelConfig
 from tests.pictures import CLASSES, make_pictures
+
+pytestmark = pytest.mark.slow
 
 SIZE = 64
 
@@ -101,8 +103,8 @@ def test_real_pictures(folder, shared):
     """Photographs of many sizes, decoded and shrunk."""
     paths = sorted((shared / "data" / "coco-mini" / "images").rglob("*.jpg"))[:100]
     assert len(paths) == 100
-    expected = predict(Model.load(folder / "run"), paths, workers=0)
-    assert np.abs(predict(OnnxModel.load(folder / "m.onnx"), paths, workers=0) - expected).max() <= 1e-4
+    expected = score(Model.load(folder / "run"), paths, workers=0)
+    assert np.abs(score(OnnxModel.load(folder / "m.onnx"), paths, workers=0) - expected).max() <= 1e-4
     assert np.ptp(expected) > 0.1
 
 
@@ -113,8 +115,8 @@ def test_real_pictures_and_a_real_backbone(shared, tmp_path):
     torch.manual_seed(0)
     model = Model(ModelConfig(pooling="weldon", graph=True), [str(c) for c in range(20)], 224)
     exporting.export(model, tmp_path / "m.onnx", paths[:5])
-    expected = predict(model, paths, workers=0)
-    assert np.abs(predict(OnnxModel.load(tmp_path / "m.onnx"), paths, workers=0) - expected).max() <= 1e-4
+    expected = score(model, paths, workers=0)
+    assert np.abs(score(OnnxModel.load(tmp_path / "m.onnx"), paths, workers=0) - expected).max() <= 1e-4
 
 
 def set_metadata(proto, change):

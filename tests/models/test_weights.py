@@ -54,6 +54,32 @@ def test_weights_file_in_both_forms(tmp_path):
         assert torch.equal(ours.state_dict()["layer1.0.conv1.weight"], net.state_dict()["layer1.0.conv1.weight"])
 
 
+@pytest.mark.parametrize("prefix", ["model.backbone.", "net.", "_orig_mod.module."])
+def test_prefixes_of_other_trainings_are_taken_off(tmp_path, prefix):
+    net = timm.create_model("test_resnet", num_classes=5)
+    state = {f"{prefix}{k}": v for k, v in net.state_dict().items()}
+    save_file({**state, "criterion.weight": torch.ones(1)}, tmp_path / "w.safetensors")
+    ours = create_backbone("test_resnet", str(tmp_path / "w.safetensors"), 64)
+    assert torch.equal(ours.state_dict()["layer1.0.conv1.weight"], net.state_dict()["layer1.0.conv1.weight"])
+
+
+def test_positions_of_another_size_are_resampled(tmp_path):
+    net = timm.create_model("test_vit", num_classes=5, img_size=96)
+    save_file(net.state_dict(), tmp_path / "w.safetensors")
+    ours = create_backbone("test_vit", str(tmp_path / "w.safetensors"), 160)
+    assert ours.state_dict()["pos_embed"].shape == (1, 101, 64)
+    assert torch.equal(ours.state_dict()["pos_embed"][:, :1], net.state_dict()["pos_embed"][:, :1])
+    same = create_backbone("test_vit", str(tmp_path / "w.safetensors"), 96)
+    assert torch.equal(same.state_dict()["pos_embed"], net.state_dict()["pos_embed"])
+
+
+def test_a_folder_in_the_form_of_a_hub(tmp_path):
+    net = timm.create_model("test_vit", img_size=96)
+    timm.models.save_for_hf(net, tmp_path, safe_serialization=True)
+    ours = create_backbone(f"local-dir:{tmp_path}", "auto", 96)
+    assert torch.equal(ours.state_dict()["pos_embed"], net.state_dict()["pos_embed"])
+
+
 def test_weights_that_do_not_fit_list_every_tensor(tmp_path):
     state = timm.create_model("test_resnet").state_dict()
     del state["bn1.weight"]

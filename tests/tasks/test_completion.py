@@ -170,7 +170,7 @@ def trained(tmp_path, monkeypatch):
     truth = make_pictures(tmp_path / "pictures", 60)
     labels = truth.hide(np.random.default_rng(0).random(truth.num_known) < 0.8)
     kept, held = hold_out(labels, 0.5, 0)
-    train(tiny_config(optim__epochs=1), kept, tmp_path / "pictures", tmp_path / "run", validation=held)
+    train(kept, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config(optim__epochs=1), validation=held)
     return labels
 
 
@@ -181,7 +181,7 @@ def test_a_run_is_completed_by_command_in_every_format(trained, tmp_path, capsys
     truth = make_pictures(tmp_path / "again", 60).dense()
     monkeypatch.setattr(
         sys.modules["partlabel.tasks.complete"],
-        "predict",
+        "score",
         lambda model, paths: 3 * truth[[int(p.stem) for p in paths]].astype(np.float32),
     )
     words = ["complete", str(tmp_path / "run"), "--images", str(tmp_path / "pictures"), "--precision", "0.6"]
@@ -211,16 +211,18 @@ def test_a_run_is_completed_by_command_in_every_format(trained, tmp_path, capsys
 
 def test_mistakes_of_a_run(trained, tmp_path, capsys):
     pictures, run = tmp_path / "pictures", tmp_path / "run"
-    train(tiny_config(optim__epochs=1), trained, pictures, tmp_path / "seen", validation=trained)
+    train(trained, pictures, out=tmp_path / "seen", config=tiny_config(optim__epochs=1, validation=0.3))
+    held = (tmp_path / "seen" / "validation.parquet").read_bytes()  # as if its labels had been trained on
+    (tmp_path / "seen" / "labels.parquet").write_bytes(held)
     with pytest.raises(UserError, match="validation labels were trained on too"):
         complete_run(tmp_path / "seen", pictures)
-    train(tiny_config(optim__epochs=1), trained, pictures, tmp_path / "none")
+    train(trained, pictures, out=tmp_path / "none", config=tiny_config(optim__epochs=1))
     with pytest.raises(UserError, match="without a validation part"):
         complete_run(tmp_path / "none", pictures)
     with pytest.raises(UserError, match="lacks 1 of the 3 classes"):
         complete_run(run, pictures, trained.select_classes(trained.classes[:2]))
     guesses = tiny_config(optim__epochs=1, assume_absent=True, validation=0.5)
-    train(guesses, trained, pictures, tmp_path / "guesses")
+    train(trained, pictures, out=tmp_path / "guesses", config=guesses)
     own = LabelTable.read_parquet(tmp_path / "guesses" / "labels.parquet")
     with pytest.raises(UserError, match="trained on guesses"):
         complete_run(tmp_path / "guesses", pictures, own)

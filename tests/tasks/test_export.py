@@ -9,7 +9,7 @@ import onnx
 import pytest
 import torch
 
-from partlabel import LabelTable, predict
+from partlabel import LabelTable
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
 from partlabel.images import load
@@ -17,9 +17,16 @@ from partlabel.metrics.calibration import Calibration
 from partlabel.models.model import Model
 from partlabel.models.onnx import OPSET, OnnxModel
 from partlabel.tasks import export as exporting
-from partlabel.tasks.evaluate import Labelled, measure
+from partlabel.tasks.evaluate import Labelled, evaluate
+from partlabel.tasks.predict import score
 from partlabel.training.config import ModelConfig
 from tests.pictures import CLASSES, make_pictures
+
+pytestmark = pytest.mark.slow
+
+
+#: two heads, each with WELDON pooling and a graph with learned rows; the paper's graph is in tests/models/test_onnx.py
+ALL_PARTS = {"heads": 2, "pooling": "weldon", "graph": True, "graph_hidden": 2}
 
 
 def make_model(**changes) -> Model:
@@ -35,7 +42,7 @@ def folder(tmp_path_factory):
     """Pictures with labels, and the folders of two models."""
     folder = tmp_path_factory.mktemp("export")
     make_pictures(folder / "pictures", 40).write_parquet(folder / "labels.parquet")
-    make_model(graph=True, pooling="weldon").save(folder / "graph")
+    make_model(**ALL_PARTS).save(folder / "graph")
     make_model(heads=2, pooling="average").save(folder / "heads")
     return folder
 
@@ -48,7 +55,7 @@ def pictures(folder):
 @pytest.fixture(scope="module")
 def files(folder, pictures):
     """The ONNX files of both, made from models in training mode; and what the exports said."""
-    models = {"graph": make_model(graph=True, pooling="weldon"), "heads": make_model(heads=2, pooling="average")}
+    models = {"graph": make_model(**ALL_PARTS), "heads": make_model(heads=2, pooling="average")}
     return {
         name: exporting.export(model.train(), folder / f"{name}.onnx", pictures[:5]) for name, model in models.items()
     }
@@ -104,12 +111,8 @@ def test_onnx_takes_any_batch_and_carries_its_description(name, folder, files, p
     assert onnx.load(folder / f"{name}.onnx").opset_import[0].version == OPSET
 
 
-@pytest.mark.slow
-def test_all_parts_of_a_head_at_once(pictures, tmp_path):
-    """Two heads, each with WELDON pooling and a graph with learned rows; both kinds of file."""
-    model = make_model(heads=2, pooling="weldon", graph=True, graph_hidden=2)
-    for name in ("m.onnx", "m.pt2"):
-        assert exporting.export(model, tmp_path / name, pictures[:5]).difference <= 1e-4
+def test_all_parts_of_a_head_at_once_as_a_program(pictures, tmp_path):
+    assert exporting.export(make_model(**ALL_PARTS), tmp_path / "m.pt2", pictures[:5]).difference <= 1e-4
 
 
 def test_another_models_scores_fail_the_check():
@@ -143,7 +146,7 @@ def test_command_writes_a_program(folder, tmp_path, capsys):
     words = ("export", folder / "heads", "-o", tmp_path / "m.pt2", "--images", folder / "pictures")
     code, out, _ = run(capsys, *words)
     assert code == 0
-    assert "checked on 5 pictures in batches of 1, 2, 5: scores differ from PyTorch by at most" in out
+    assert "checked in batches of 1, 2, 5: scores differ from PyTorch by at most" in out
     assert "milliseconds a picture, alone and in a batch of 8: " in out
     stored = {"partlabel": ""}
     torch.export.load(tmp_path / "m.pt2", extra_files=stored)
@@ -183,9 +186,9 @@ def test_int8_by_command(single, folder, tmp_path, capsys):
     table = LabelTable.read_parquet(folder / "labels.parquet")
     odd = table.select(np.arange(1, 40, 2))  # every second picture, from the first on, went into the ranges
     for key, one in (("map_before", model), ("map_after", small)):
-        assert result[key] == pytest.approx(measure(one, odd, folder / "pictures").mean_ap)
+        assert result[key] == pytest.approx(evaluate(one, odd, images=folder / "pictures").mean_ap)
     paths = [folder / "pictures" / name for name in odd.images.to_pylist()]
-    before, after = predict(model, paths), predict(small, paths)
+    before, after = score(model, paths), score(small, paths)
     difference = np.abs(after - before)
     assert 0 < difference.max() < 0.2 * np.ptp(before)
     assert result["change"]["largest"] == pytest.approx(difference.max(), abs=1e-4)
@@ -215,11 +218,9 @@ def test_int8_quantises_the_backbone_only(single, folder, pictures, tmp_path):
 
 
 def test_int8_that_costs_too_much_is_not_kept(single, folder, pictures, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        exporting, "predict", lambda model, paths: predict(model, paths) * (-1) ** bool(model.quantization)
-    )
+    monkeypatch.setattr(exporting, "score", lambda model, paths: score(model, paths) * (-1) ** bool(model.quantization))
     model, table = Model.load(folder / "heads"), LabelTable.read_parquet(folder / "labels.parquet")
-    scores = predict(model, pictures)  # labels that the model gets all right, and the reversed scores all wrong
+    scores = score(model, pictures)  # labels that the model gets all right, and the reversed scores all wrong
     right = np.where(scores >= np.median(scores, 0), 1, -1).astype(np.int8)
     labels = LabelTable.from_dense(table.images.to_pylist(), CLASSES, right)
     labelled = Labelled.of(model, labels, folder / "pictures", without=pictures[:20])
@@ -235,4 +236,4 @@ def test_int8_wants_some_pictures(folder, tmp_path, capsys):
     words = ("export", folder / "heads", "-o", tmp_path / "m.onnx", "--images", tmp_path / "few", "--int8")
     code, _, err = run(capsys, *words)
     assert code == 2
-    assert "at least 20 pictures" in err
+    assert "at least 20 images" in err

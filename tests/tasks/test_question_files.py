@@ -195,7 +195,7 @@ def test_what_a_user_gets_wrong(capsys, run):
         ([*good, "--random", "1.5"], "shares"),
         ([*base, str(run / "none" / "q.csv")], "does not exist"),
         ([good[0], good[1], str(run / "truth.parquet"), *good[3:]], "nothing to ask"),
-        ([good[0], good[1], *good[3:]], "labels.parquet"),
+        ([good[0], good[1], *good[3:]], "not a run folder"),
     ):
         assert main(words) == 2
         err = capsys.readouterr().err

@@ -13,15 +13,11 @@ from partlabel import LabelTable
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
 from partlabel.tasks.suspects import (
-    FOLDS,
-    L2,
-    calibrated,
     check_table,
     find_suspects,
-    fit_head,
-    out_of_fold,
     write_suspects,
 )
+from partlabel.training.folds import FOLDS, calibrated, out_of_fold
 from partlabel.training.loop import train
 from tests.formats.cases import case
 from tests.pictures import make_pictures, tiny_config
@@ -55,8 +51,8 @@ def test_qc_01(tmp_path):
     write_suspects(tmp_path / "suspects.csv", table, found)
     with open(tmp_path / "suspects.csv", newline="") as file:
         header, *rows = csv.reader(file)
-    assert header == ["image", "class", "label", "probability"]
-    assert [[i, c, int(y), float(p)] for i, c, y, p in rows] == expected["suspects"]
+    assert header == ["image", "class", "label", "probability", "wrong"]
+    assert [[i, c, int(y), float(p)] for i, c, y, p, _ in rows] == expected["suspects"]
 
 
 def test_numbers_by_hand():
@@ -92,21 +88,6 @@ def test_wrong_probabilities_are_named():
     assert error.value.offenders == ["0.png, c0: nan", "1.png, c0: 1.5"]
     with pytest.raises(UserError, match="expected"):
         find_suspects(table, np.zeros((1, 2)))
-
-
-def test_head_is_at_the_minimum_of_the_mean_loss():
-    import torch
-
-    features, _, labels = separable()
-    x, y = torch.from_numpy(features).float(), torch.from_numpy(labels).float()
-    weight, bias = fit_head(x, y)
-    gradient = np.zeros((2, 2))
-    for c in range(2):
-        known = [i for i in range(len(y)) if y[i, c] != 0]
-        for i in known:
-            margin = float(y[i, c] * (x[i] @ weight[:, c] + bias[c]))
-            gradient[:, c] -= float(y[i, c]) / (1 + np.exp(margin)) * x[i].numpy() / len(known)
-    np.testing.assert_allclose(gradient + L2 * weight.numpy(), 0, atol=1e-3)
 
 
 def test_flipped_labels_come_first_and_a_class_without_enough_is_not_checked():
@@ -191,7 +172,7 @@ def trained(tmp_path, monkeypatch):
     table.write_parquet(tmp_path / "labels.parquet")
 
     def run(name, **changes):
-        train(tiny_config(optim__epochs=1, **changes), table, tmp_path / "pictures", tmp_path / name)
+        train(table, tmp_path / "pictures", out=tmp_path / name, config=tiny_config(optim__epochs=1, **changes))
         return tmp_path / name
 
     return run

@@ -88,7 +88,7 @@ def test_key_holds_weights_preprocessing_and_file_contents(model, paths, tmp_pat
 
 def test_killed_while_filling_goes_on(model, tmp_path, monkeypatch):
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("partlabel.training.batches._ON_CPU", 2)
+    monkeypatch.setattr("partlabel.training.batches.inference_batch", lambda device: 2)
     monkeypatch.setattr("partlabel.training.batches._NOTED", 32)
     make_pictures(tmp_path / "pictures", 40)
     paths = sorted((tmp_path / "pictures").iterdir())
@@ -120,7 +120,7 @@ def test_two_runs_fill_one_cache(model, tmp_path, monkeypatch):
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
     make_pictures(tmp_path / "pictures", 20)
     paths = sorted((tmp_path / "pictures").iterdir())
-    monkeypatch.setattr("partlabel.training.batches._ON_CPU", 2)
+    monkeypatch.setattr("partlabel.training.batches.inference_batch", lambda device: 2)
     inside, filled, second = threading.Event(), [], []
 
     def slow(done, total):

@@ -11,13 +11,13 @@ from partlabel.core.errors import UserError
 from partlabel.models.model import Model
 from partlabel.training.card import write_card
 from partlabel.training.config import Config, ModelConfig
-from partlabel.training.held_out import write_scores
-from partlabel.training.run import create_run, write_history
+from partlabel.training.folder import create_folder, write_history, write_scores
 from partlabel.training.thresholds import fit_run
 
 CLASSES = ("cat", "red | dark", "never")
 VALIDATION = {
     "mean_ap": 0.5,
+    "mean_roc_auc": 0.75,
     "macro_f1": None,
     "micro_f1": 0.25,
     "pc_precision": None,
@@ -34,7 +34,7 @@ def run(tmp_path):
     labels[:, 2] = -np.abs(labels[:, 2])
     table = LabelTable.from_dense([f"{i}.jpg" for i in range(70)], CLASSES, labels, coding="1=present,0=absent")
     folder = tmp_path / "run"
-    create_run(folder, {"config": Config().to_dict(), "labels": "x"})
+    create_folder(folder, {"config": Config().to_dict(), "labels": "x"})
     table.select(np.arange(30)).write_parquet(folder / "labels.parquet")
     table.select(np.arange(30, 70)).write_parquet(folder / "validation.parquet")
     write_scores(folder, CLASSES, (labels[30:] + rng.normal(0, 1, (40, 3))).astype(np.float32))
@@ -73,7 +73,7 @@ def test_the_last_model_tells_its_own_numbers(run):
     write_card(run)
     text = card(run, "last")
     assert "After epoch 1" in text
-    assert "| mAP | 50.0 |\n| macro-F1 | - |" in text
+    assert "| mAP | 50.0 |\n| ROC-AUC | 75.0 |\n| macro-F1 | - |" in text
     assert "Thresholds: default." in text
     assert "not calibrated" in text
 
@@ -93,11 +93,11 @@ def test_without_a_validation_part_nothing_is_claimed(run):
 
 
 def test_assumed_absent_labels_are_named(run, tmp_path):
-    create_run(run, {"config": Config().replace(assume_absent=True).to_dict()})
+    create_folder(run, {"config": Config().replace(assume_absent=True).to_dict()})
     write_card(run)
     assert "**absent**: every unknown label was trained as absent" in card(run)
 
 
 def test_no_run_is_one_error(tmp_path):
-    with pytest.raises(UserError, match="not the run folder"):
+    with pytest.raises(UserError, match="not a run folder"):
         write_card(tmp_path)

@@ -1,16 +1,13 @@
 """Relabelling inside and outside a training, on small pictures with a model that has learned something."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from partlabel import LabelTable, Model, simulate
+from partlabel import Config, LabelTable, Model, simulate
 from partlabel.core.errors import UserError
 from partlabel.tasks.relabel import relabel
 from partlabel.training.batches import Source
@@ -18,6 +15,7 @@ from partlabel.training.config import RelabelConfig
 from partlabel.training.curriculum import Added, choose, record
 from partlabel.training.loop import train
 from tests.pictures import CLASSES, make_pictures, tiny_config
+from tests.processes import run_ranks
 
 CURRICULUM = {
     "optim__epochs": 4,
@@ -171,7 +169,7 @@ def lines(run):
 
 def test_training_adds_labels_before_the_chosen_epochs(tmp_path, known, truth):
     run = tmp_path / "run"
-    summary = train(config(relabel__theta=0.05), known, tmp_path / "pictures", run, truth=truth)
+    summary = train(known, tmp_path / "pictures", out=run, config=config(relabel__theta=0.05), truth=truth).summary
     rows = lines(run)
     assert [("round", row["round"]) if "round" in row else row["epoch"] for row in rows] == [
         1, ("round", 1), 2, ("round", 2), 3, 4,
@@ -196,20 +194,21 @@ def test_training_adds_labels_before_the_chosen_epochs(tmp_path, known, truth):
 def test_added_labels_count_in_the_proportion(tmp_path, known):
     """All labels are filled in before epoch 2: p = 1 and g = 1 from then on, so partial-BCE is BCE."""
     pictures = tmp_path / "pictures"
-    train(config(optim__epochs=2, relabel__before=[2]), known, pictures, tmp_path / "a")
+    train(known, pictures, out=tmp_path / "a", config=config(optim__epochs=2, relabel__before=[2]))
     made = LabelTable.read_parquet(tmp_path / "a" / "relabelled.parquet")
     assert made.num_known == 36
     loss = lines(tmp_path / "a")[-1]["loss"]
     # the same epoch on the filled-in labels as given ones, from the model of epoch 1
-    train(config(optim__epochs=1, relabel__before=[]), known, pictures, tmp_path / "b")
+    train(known, pictures, out=tmp_path / "b", config=config(optim__epochs=1, relabel__before=[]))
     start = tiny_config(
         model__weights=str(tmp_path / "b"), loss__name="bce", optim__epochs=2, optim__learning_rate=1e-12
     )
     filled = LabelTable.from_dense(made.images, made.classes, made.dense())
-    train(start, filled, pictures, tmp_path / "c")
+    train(filled, pictures, out=tmp_path / "c", config=start)
     assert loss == pytest.approx(lines(tmp_path / "c")[-1]["loss"], rel=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_after", [1, 2, 3])
 @pytest.mark.parametrize("ema", [0.0, 0.5])
 def test_resume_across_a_round_is_bit_equal(tmp_path, known, monkeypatch, stop_after, ema):
@@ -217,19 +216,19 @@ def test_resume_across_a_round_is_bit_equal(tmp_path, known, monkeypatch, stop_a
     import partlabel.training.loop as training
 
     chosen = config(relabel__theta=0.05, relabel__ema=ema, relabel__weight=0.5)
-    train(chosen, known, tmp_path / "pictures", tmp_path / "straight")
-    original = training._Training.epoch
+    train(known, tmp_path / "pictures", out=tmp_path / "straight", config=chosen)
+    original = training.train_epoch
 
-    def stopping(self, epoch):
+    def stopping(job, state, batches, epoch):
         if epoch == stop_after:
             raise KeyboardInterrupt
-        return original(self, epoch)
+        return original(job, state, batches, epoch)
 
-    monkeypatch.setattr(training._Training, "epoch", stopping)
+    monkeypatch.setattr(training, "train_epoch", stopping)
     with pytest.raises(KeyboardInterrupt):
-        train(chosen, known, tmp_path / "pictures", tmp_path / "cut")
-    monkeypatch.setattr(training._Training, "epoch", original)
-    train(chosen, known, tmp_path / "pictures", tmp_path / "cut", resume=True)
+        train(known, tmp_path / "pictures", out=tmp_path / "cut", config=chosen)
+    monkeypatch.setattr(training, "train_epoch", original)
+    train(known, tmp_path / "pictures", out=tmp_path / "cut", config=chosen, resume=True)
     a, b = (load_file(tmp_path / run / "last" / "model.safetensors") for run in ("straight", "cut"))
     assert all(torch.equal(a[key], b[key]) for key in a)
     assert lines(tmp_path / "straight") == lines(tmp_path / "cut")
@@ -242,28 +241,33 @@ def test_resume_across_a_round_is_bit_equal(tmp_path, known, monkeypatch, stop_a
 def test_weight_0_trains_as_if_nothing_was_added_but_the_proportion(tmp_path, known):
     """With BCE, whose g is 1, labels of weight 0 change nothing at all."""
     pictures = tmp_path / "pictures"
-    train(config(loss__name="bce", relabel__weight=0.0), known, pictures, tmp_path / "a")
-    train(config(loss__name="bce", relabel__before=[]), known, pictures, tmp_path / "b")
+    train(known, pictures, out=tmp_path / "a", config=config(loss__name="bce", relabel__weight=0.0))
+    train(known, pictures, out=tmp_path / "b", config=config(loss__name="bce", relabel__before=[]))
     a, b = (load_file(tmp_path / run / "last" / "model.safetensors") for run in ("a", "b"))
     assert all(torch.allclose(a[key], b[key], rtol=1e-2, atol=1e-3) for key in a)
 
 
 def test_rows_without_known_labels_join_once_they_have_some(tmp_path, truth):
     half = truth.hide(truth.pair_images() < 6)
-    summary = train(config(relabel__before=[2]), half, tmp_path / "pictures", tmp_path / "run")
+    summary = train(half, tmp_path / "pictures", out=tmp_path / "run", config=config(relabel__before=[2])).summary
     assert summary["images_trained"] == 6
     assert LabelTable.read_parquet(tmp_path / "run" / "relabelled.parquet").num_known == 36
 
 
 def test_a_warning_can_stop_the_training(tmp_path, known):
     with pytest.raises(UserError, match="round 1") as caught:
-        train(config(relabel__theta=1e6, relabel__stop_on_warning=True), known, tmp_path / "pictures", tmp_path / "run")
+        train(
+            known,
+            tmp_path / "pictures",
+            out=tmp_path / "run",
+            config=config(relabel__theta=1e6, relabel__stop_on_warning=True),
+        )
     assert "No label was added" in caught.value.offenders[0]
 
 
 def test_outside_training(tmp_path, known, truth):
     pictures = tmp_path / "pictures"
-    train(tiny_config(), known, pictures, tmp_path / "run")
+    train(known, pictures, out=tmp_path / "run", config=tiny_config())
     more = LabelTable.from_dense(known.images, [*CLASSES, "new"], np.pad(known.dense(), ((0, 0), (0, 1))))
     everything = RelabelConfig(strategy="all-at-once")
     made, _ = relabel([Model.load(tmp_path / "run")], more, pictures, everything, truth=truth)
@@ -278,11 +282,12 @@ def test_outside_training(tmp_path, known, truth):
         relabel([Model.load(tmp_path / "run")], known, pictures, RelabelConfig(strategy="uncertainty"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", ["variance", "deviation", "probability-variance", "entropy", "mutual-information"])
 def test_by_uncertainty(tmp_path, known, measure):
     """Everything is easy at a high theta, nothing at 0; the same for any cut into batches."""
     pictures = tmp_path / "pictures"
-    train(tiny_config(model__dropout=0.5), known, pictures, tmp_path / "run")
+    train(known, pictures, out=tmp_path / "run", config=tiny_config(model__dropout=0.5))
     model = Model.load(tmp_path / "run")
     easy = {"strategy": "uncertainty", "measure": measure, "samples": 5}
     all_of_them, _ = relabel([model], known, pictures, RelabelConfig(theta=9.0, **easy), batch_size=4)
@@ -296,7 +301,7 @@ def test_by_uncertainty(tmp_path, known, measure):
 
 def test_uncertainty_inside_a_training(tmp_path, known):
     changes = {"relabel__strategy": "uncertainty", "relabel__theta": 9.0, "model__dropout": 0.3}
-    summary = train(config(**changes), known, tmp_path / "pictures", tmp_path / "run")
+    summary = train(known, tmp_path / "pictures", out=tmp_path / "run", config=config(**changes)).summary
     assert summary["labels_added"] == 24
     with pytest.raises(UserError, match="dropout above 0"):
         config(relabel__strategy="uncertainty")
@@ -306,7 +311,7 @@ def test_heads_of_an_ensemble(tmp_path, known):
     """They start apart, learn apart and are averaged; the averaged score decides."""
     pictures = tmp_path / "pictures"
     chosen = config(model__heads=3, model__pooling="average", relabel__theta=0.01)
-    summary = train(chosen, known, pictures, tmp_path / "run")
+    summary = train(known, pictures, out=tmp_path / "run", config=chosen).summary
     assert summary["labels_added"] > 0
     model = Model.load(tmp_path / "run", which="last")
     weights = [head.classifier.weight for head in model.head.members]
@@ -335,28 +340,20 @@ def test_each_head_learns_as_if_alone_and_the_backbone_from_their_mean():
     torch.testing.assert_close(heads.members[0].classifier.weight.grad, first)
 
 
+def train_rank(rank, folder):
+    """Train the known labels of a folder as one of several processes."""
+    table = LabelTable.read_parquet(folder / "known.parquet")
+    train(table, folder / "pictures", out=folder / "two", config=Config.read(folder / "config.toml"))
+
+
+@pytest.mark.slow
 def test_two_processes_relabel_as_one(tmp_path, known, truth):
     """The same labels are added as in one process; the weights are equal to rounding."""
     chosen = config(model__dropout=0.0, relabel__theta=0.0)
     known.write_parquet(tmp_path / "known.parquet")
     chosen.write(tmp_path / "config.toml")
-    script = tmp_path / "job.py"
-    script.write_text(
-        "import sys, torch\n"
-        "from partlabel import Config, LabelTable, train\n"
-        "torch.set_num_threads(1)\n"
-        "folder = sys.argv[1]\n"
-        "table = LabelTable.read_parquet(f'{folder}/known.parquet')\n"
-        "train(Config.read(f'{folder}/config.toml'), table, f'{folder}/pictures', sys.argv[2])\n"
-    )
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    for command, run in (([sys.executable], "one"), (launch, "two")):
-        done = subprocess.run(
-            [*command, str(script), str(tmp_path), str(tmp_path / run)],
-            env=environment, capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-2000:]
+    train(known, tmp_path / "pictures", out=tmp_path / "one", config=chosen)
+    run_ranks(2, train_rank, tmp_path)
     one, two = (LabelTable.read_parquet(tmp_path / run / "relabelled.parquet") for run in ("one", "two"))
     assert one.num_known == two.num_known == 36
     assert (one.values == two.values).mean() > 0.9

@@ -7,10 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import partlabel.training.epoch
 import partlabel.training.loop
 from partlabel import Config, LabelTable, Model, simulate
 from partlabel.core.errors import PartlabelWarning, UserError
-from partlabel.tasks.evaluate import measure
+from partlabel.tasks.evaluate import evaluate
+from partlabel.tasks.predict import score
 from partlabel.training.loop import train
 from tests.pictures import CLASSES, make_pictures, tiny_config
 
@@ -40,6 +42,7 @@ def rows(run):
     return [{key: value for key, value in line.items() if key not in clock} for line in lines]
 
 
+@pytest.mark.slow
 def test_learns_colours(tmp_path):
     """Half of the labels of 96 pictures are known; new pictures are ranked almost perfectly."""
     train_table = simulate.partial(make_pictures(tmp_path / "pictures", 96), 0.5, seed=0)
@@ -47,9 +50,9 @@ def test_learns_colours(tmp_path):
     config = tiny_config(
         optim__name="adamw", optim__epochs=12, optim__learning_rate=3e-3, optim__schedule="cosine", optim__batch_size=16
     )
-    train(config, train_table, tmp_path / "pictures", tmp_path / "run")
+    train(train_table, tmp_path / "pictures", out=tmp_path / "run", config=config)
     model = Model.load(tmp_path / "run")
-    scores = partlabel.predict(model, [tmp_path / "test" / name for name in test_table.images.to_pylist()])
+    scores = score(model, [tmp_path / "test" / name for name in test_table.images.to_pylist()])
     assert partlabel.metrics.evaluate(scores, test_table.dense()).mean_ap > 0.9
     losses = [row["loss"] for row in rows(tmp_path / "run")]
     assert losses[-1] < losses[0] / 2
@@ -58,7 +61,7 @@ def test_learns_colours(tmp_path):
 @pytest.mark.parametrize("freeze", ["none", "2", "all"])
 def test_frozen_stages_stay_and_the_rest_learns(tmp_path, table, freeze):
     config = tiny_config(freeze=freeze)
-    train(config, table, tmp_path / "pictures", tmp_path / "run")
+    train(table, tmp_path / "pictures", out=tmp_path / "run", config=config)
     torch.manual_seed(config.seed)
     start = Model(config.model, CLASSES, 32).state_dict()
     changed = {key for key, value in weights(tmp_path / "run").items() if not torch.equal(value, start[key])}
@@ -74,7 +77,7 @@ def test_frozen_batch_norm_keeps_its_statistics_and_learns_its_scale(tmp_path, t
     for freeze in (False, True):
         config = tiny_config(freeze_batch_norm=freeze)
         run = tmp_path / f"run-{freeze}"
-        train(config, table, tmp_path / "pictures", run)
+        train(table, tmp_path / "pictures", out=run, config=config)
         torch.manual_seed(config.seed)
         start = Model(config.model, CLASSES, 32).state_dict()
         changed[freeze] = {key for key, value in weights(run).items() if not torch.equal(value, start[key])}
@@ -89,48 +92,49 @@ def test_frozen_batch_norm_keeps_its_statistics_and_learns_its_scale(tmp_path, t
 def test_last_batch_of_one_image(tmp_path, table, images, batch, freeze):
     config = tiny_config(optim__batch_size=batch, freeze=freeze, optim__epochs=1)
     mixed = np.argsort(np.abs(table.dense().sum(1)), kind="stable")[:images]  # present and absent labels first
-    summary = train(config, table.select(mixed), tmp_path / "pictures", tmp_path / "run")
+    summary = train(table.select(mixed), tmp_path / "pictures", out=tmp_path / "run", config=config).summary
     assert summary["images_trained"] == images
     assert all(torch.isfinite(value).all() for value in weights(tmp_path / "run").values())
 
 
 def stop_before(monkeypatch, epoch):
-    original = partlabel.training.loop._Training.epoch
+    original = partlabel.training.loop.train_epoch
 
-    def stopping(self, number):
+    def stopping(job, state, batches, number):
         if number == epoch:
             raise KeyboardInterrupt
-        return original(self, number)
+        return original(job, state, batches, number)
 
-    monkeypatch.setattr(partlabel.training.loop._Training, "epoch", stopping)
+    monkeypatch.setattr(partlabel.training.loop, "train_epoch", stopping)
 
 
 def stop_inside(monkeypatch, epoch):
     """Kill in the middle of an epoch: after its first step."""
-    original, steps = partlabel.training.loop._Training._step, []
+    original, steps = partlabel.training.epoch.step, []
 
-    def stopping(self, *arguments):
+    def stopping(*arguments, **keywords):
         steps.append(1)
         if len(steps) == epoch * 2 + 2:
             raise KeyboardInterrupt
-        return original(self, *arguments)
+        return original(*arguments, **keywords)
 
-    monkeypatch.setattr(partlabel.training.loop._Training, "_step", stopping)
+    monkeypatch.setattr(partlabel.training.epoch, "step", stopping)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [stop_before, stop_inside])
 @pytest.mark.parametrize("freeze", ["none", "all"])
 def test_resumed_run_equals_one_that_never_stopped(tmp_path, table, monkeypatch, stop, freeze):
     config = tiny_config(
         optim__epochs=4, optim__step_after=[3], validation=0.34, freeze=freeze, model__dropout=0.3, model__graph=True
     )
-    train(config, table, tmp_path / "pictures", tmp_path / "a")
+    train(table, tmp_path / "pictures", out=tmp_path / "a", config=config)
     with monkeypatch.context() as patched:
         stop(patched, 2)
         with pytest.raises(KeyboardInterrupt):
-            train(config, table, tmp_path / "pictures", tmp_path / "b")
+            train(table, tmp_path / "pictures", out=tmp_path / "b", config=config)
     assert len(rows(tmp_path / "b")) == 2
-    train(config, table, tmp_path / "pictures", tmp_path / "b", resume=True)
+    train(table, tmp_path / "pictures", out=tmp_path / "b", config=config, resume=True)
     for which in ("last", "best"):
         assert same(weights(tmp_path / "a", which), weights(tmp_path / "b", which))
     assert rows(tmp_path / "a") == rows(tmp_path / "b")
@@ -141,36 +145,42 @@ def test_resumed_run_equals_one_that_never_stopped(tmp_path, table, monkeypatch,
 
 def test_half_written_checkpoint_is_passed_over(tmp_path, table, monkeypatch):
     config = tiny_config(optim__epochs=3)
-    train(config, table, tmp_path / "pictures", tmp_path / "a")
+    train(table, tmp_path / "pictures", out=tmp_path / "a", config=config)
     with monkeypatch.context() as patched:
         stop_before(patched, 2)
         with pytest.raises(KeyboardInterrupt):
-            train(config, table, tmp_path / "pictures", tmp_path / "b")
+            train(table, tmp_path / "pictures", out=tmp_path / "b", config=config)
     newest = tmp_path / "b" / "checkpoints" / "epoch-2.pt"
     newest.write_bytes(newest.read_bytes()[:1000])
     with pytest.warns(PartlabelWarning, match=r"epoch-2\.pt: is damaged.*going on from epoch-1\.pt"):
-        train(config, table, tmp_path / "pictures", tmp_path / "b", resume=True)
+        train(table, tmp_path / "pictures", out=tmp_path / "b", config=config, resume=True)
     assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
 
 
 def test_a_finished_run_is_neither_overwritten_nor_continued_with_other_things(tmp_path, table):
     config = tiny_config(optim__epochs=1)
-    train(config, table, tmp_path / "pictures", tmp_path / "run")
+    train(table, tmp_path / "pictures", out=tmp_path / "run", config=config)
     with pytest.raises(UserError, match="holds a run already"):
-        train(config, table, tmp_path / "pictures", tmp_path / "run")
+        train(table, tmp_path / "pictures", out=tmp_path / "run", config=config)
     with pytest.raises(UserError, match="cannot be resumed") as caught:
-        train(config.replace(seed=1), table.select(range(5)), tmp_path / "pictures", tmp_path / "run", resume=True)
+        train(
+            table.select(range(5)),
+            tmp_path / "pictures",
+            out=tmp_path / "run",
+            config=config.replace(seed=1),
+            resume=True,
+        )
     assert caught.value.offenders[0] == "seed: 0 -> 1"
     assert caught.value.offenders[1].startswith("labels: ")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("")
     with pytest.raises(UserError, match="is not an empty folder"):
-        train(config, table, tmp_path / "pictures", tmp_path / "other")
+        train(table, tmp_path / "pictures", out=tmp_path / "other", config=config)
 
 
 def test_same_seed_same_weights_another_seed_others(tmp_path, table):
     for run, seed in (("a", 0), ("b", 0), ("c", 1)):
-        train(tiny_config(seed=seed, optim__epochs=1), table, tmp_path / "pictures", tmp_path / run)
+        train(table, tmp_path / "pictures", out=tmp_path / run, config=tiny_config(seed=seed, optim__epochs=1))
     assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
     assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
 
@@ -178,14 +188,17 @@ def test_same_seed_same_weights_another_seed_others(tmp_path, table):
 def test_no_known_label_stops_and_positives_only_warns(tmp_path, table):
     nothing = table.hide(np.zeros(table.num_known, bool))
     with pytest.raises(UserError, match="nothing can be learned"):
-        train(tiny_config(), nothing, tmp_path / "pictures", tmp_path / "run")
+        train(nothing, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config())
     assert not (tmp_path / "run").exists()
     positives = table.hide(table.values > 0)
     with pytest.warns(PartlabelWarning, match="no class has a known absent label"):
-        train(tiny_config(optim__epochs=1), positives, tmp_path / "pictures", tmp_path / "run")
+        train(positives, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config(optim__epochs=1))
     summary = train(
-        tiny_config(optim__epochs=1, assume_absent=True), positives, tmp_path / "pictures", tmp_path / "assumed"
-    )
+        positives,
+        tmp_path / "pictures",
+        out=tmp_path / "assumed",
+        config=tiny_config(optim__epochs=1, assume_absent=True),
+    ).summary
     assert summary["assume_absent"]
     assert not same(weights(tmp_path / "run"), weights(tmp_path / "assumed"))
 
@@ -193,14 +206,14 @@ def test_no_known_label_stops_and_positives_only_warns(tmp_path, table):
 def test_assumed_absent_equals_labels_that_say_so(tmp_path, table):
     positives = table.hide(table.values > 0)
     config = tiny_config(optim__epochs=1)
-    train(config.replace(assume_absent=True), positives, tmp_path / "pictures", tmp_path / "a")
-    train(config, table, tmp_path / "pictures", tmp_path / "b")
+    train(positives, tmp_path / "pictures", out=tmp_path / "a", config=config.replace(assume_absent=True))
+    train(table, tmp_path / "pictures", out=tmp_path / "b", config=config)
     assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
 
 
 def test_images_without_labels_are_left_out_and_counted(tmp_path, table):
     unlabelled = table.hide(table.pair_images() >= 4)
-    summary = train(tiny_config(optim__epochs=1), unlabelled, tmp_path / "pictures", tmp_path / "a")
+    summary = train(unlabelled, tmp_path / "pictures", out=tmp_path / "a", config=tiny_config(optim__epochs=1)).summary
     assert (summary["images_trained"], summary["images_without_labels"]) == (8, 4)
 
 
@@ -209,28 +222,30 @@ def test_bad_pictures_stop_before_training_or_are_skipped(tmp_path, table):
     (tmp_path / "pictures" / "005.png").write_text("<html>")
     (tmp_path / "pictures" / "007.png").unlink()
     with pytest.raises(UserError, match="1 of 12 images missing") as caught:
-        train(tiny_config(), table, tmp_path / "pictures", tmp_path / "run")
+        train(table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config())
     assert caught.value.offenders == ["007.png"]
     assert not (tmp_path / "run").exists(), "a corrected call must not find half a run"
     kept = table.select([i for i in range(12) if i != 7])
     with pytest.raises(UserError, match="2 of 11 pictures") as caught:
-        train(tiny_config(), kept, tmp_path / "pictures", tmp_path / "run2")
+        train(kept, tmp_path / "pictures", out=tmp_path / "run2", config=tiny_config())
     assert len(caught.value.offenders) == 2
     config = tiny_config(images__on_bad="skip", optim__epochs=1)
-    summary = train(config, table, tmp_path / "pictures", tmp_path / "run3")
+    summary = train(table, tmp_path / "pictures", out=tmp_path / "run3", config=config).summary
     assert (summary["images_trained"], summary["images_skipped"]) == (9, 3)
     assert len((tmp_path / "run3" / "skipped.txt").read_text().splitlines()) == 3
 
 
 def test_validation_is_on_known_labels_of_held_out_images(tmp_path, table):
     config = tiny_config(validation=0.25)
-    summary = train(config, simulate.partial(table, 0.67, 0), tmp_path / "pictures", tmp_path / "run")
+    summary = train(
+        simulate.partial(table, 0.67, 0), tmp_path / "pictures", out=tmp_path / "run", config=config
+    ).summary
     held = LabelTable.read_parquet(tmp_path / "run" / "validation.parquet")
     trained = LabelTable.read_parquet(tmp_path / "run" / "labels.parquet")
     assert (held.num_images, summary["images_trained"]) == (3, 9)
     assert not set(held.images.to_pylist()) & set(trained.images.to_pylist())
     model = Model.load(tmp_path / "run", which="last")
-    scores = partlabel.predict(model, [tmp_path / "pictures" / n for n in held.images.to_pylist()])
+    scores = score(model, [tmp_path / "pictures" / n for n in held.images.to_pylist()])
     expected = partlabel.metrics.evaluate(scores, held.dense())
     assert summary["last"]["validation"]["micro_f1"] == pytest.approx(expected.micro_f1)
     best = max(row["validation"]["mean_ap"] for row in rows(tmp_path / "run"))
@@ -239,8 +254,9 @@ def test_validation_is_on_known_labels_of_held_out_images(tmp_path, table):
 
 def test_validation_is_on_a_random_sample_only(tmp_path, table):
     """Labels that partlabel asked for, that a person looked at or that a model gave are no fair measure of it."""
+    make_pictures(tmp_path / "others", 12, seed=1)
     for name in table.images.to_pylist():
-        (tmp_path / "pictures" / f"v{name}").write_bytes((tmp_path / "pictures" / name).read_bytes())
+        (tmp_path / "others" / name).rename(tmp_path / "pictures" / f"v{name}")
     image, cls = np.nonzero(table.dense())
     value = table.dense()[image, cls]
     origin = np.array(["given", "asked", "sampled", "review", "model"])[np.arange(len(image)) % 5]
@@ -250,8 +266,10 @@ def test_validation_is_on_a_random_sample_only(tmp_path, table):
     for name in ("asked", "sampled", "review", "model"):
         own = origin == name
         mixed = mixed.with_labels(image[own], cls[own], value[own], origin=name)
-    summary = train(tiny_config(optim__epochs=1), table, tmp_path / "pictures", tmp_path / "run", validation=mixed)
-    scores = partlabel.predict(
+    summary = train(
+        table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config(optim__epochs=1), validation=mixed
+    ).summary
+    scores = score(
         Model.load(tmp_path / "run", which="last"), [tmp_path / "pictures" / name for name in mixed.images.to_pylist()]
     )
     labels = np.zeros_like(table.dense())
@@ -267,41 +285,43 @@ def test_given_validation_table(tmp_path, table):
     for name in other.images.to_pylist():
         (tmp_path / "pictures2" / name).rename(tmp_path / "pictures" / f"v{name}")
     held = LabelTable.from_dense([f"v{n}" for n in other.images.to_pylist()], CLASSES, other.dense())
-    summary = train(tiny_config(), table, tmp_path / "pictures", tmp_path / "run", validation=held)
+    summary = train(table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config(), validation=held).summary
     assert summary["images_trained"] == 12
     wrong = LabelTable.from_dense(held.images, ["x", "y", "z"], held.dense())
     with pytest.raises(UserError, match="other classes"):
-        train(tiny_config(), table, tmp_path / "pictures", tmp_path / "run2", validation=wrong)
+        train(table, tmp_path / "pictures", out=tmp_path / "run2", config=tiny_config(), validation=wrong)
 
 
 def test_bf16_agrees_with_single_precision(tmp_path, table):
     losses = []
     for precision in ("32", "bf16"):
         config = tiny_config(precision=precision, optim__epochs=1)
-        losses.append(train(config, table, tmp_path / "pictures", tmp_path / precision)["last"]["loss"])
+        losses.append(
+            train(table, tmp_path / "pictures", out=tmp_path / precision, config=config).summary["last"]["loss"]
+        )
     assert losses[1] == pytest.approx(losses[0], rel=2e-2)
 
 
 def test_learning_rate_that_is_too_high_is_one_sentence(tmp_path, table):
     config = tiny_config(optim__learning_rate=1e30)
     with pytest.raises(UserError, match="choose a lower learning rate"):
-        train(config, table, tmp_path / "pictures", tmp_path / "run")
+        train(table, tmp_path / "pictures", out=tmp_path / "run", config=config)
 
 
 def test_head_has_its_own_learning_rate_and_biases_do_not_decay(tmp_path, table, monkeypatch):
     seen = []
-    original = partlabel.training.loop._Training._update
+    original = partlabel.training.epoch.update
 
-    def looking(self):
-        groups = self.optimizer.param_groups
+    def looking(job, state):
+        groups = state.optimizer.param_groups
         seen.append([(g["lr"], g["weight_decay"], {p.ndim > 1 for p in g["params"]}) for g in groups])
-        return original(self)
+        return original(job, state)
 
-    monkeypatch.setattr(partlabel.training.loop._Training, "_update", looking)
+    monkeypatch.setattr(partlabel.training.epoch, "update", looking)
     config = tiny_config(
         optim__epochs=2, optim__step_after=[1], optim__head_learning_rate=0.05, optim__weight_decay=0.2
     )
-    train(config, table, tmp_path / "pictures", tmp_path / "run")
+    train(table, tmp_path / "pictures", out=tmp_path / "run", config=config)
     assert seen[0] == [(0.01, 0.2, {True}), (0.01, 0.0, {False}), (0.05, 0.2, {True}), (0.05, 0.0, {False})]
     assert [group[0] for group in seen[-1]] == pytest.approx([0.001, 0.001, 0.005, 0.005])
 
@@ -316,7 +336,9 @@ def test_gradient_is_clipped(tmp_path, table, monkeypatch):
         return original(self, *arguments, **keywords)
 
     monkeypatch.setattr(torch.optim.SGD, "step", looking)
-    train(tiny_config(optim__clip_norm=1e-3, optim__epochs=1), table, tmp_path / "pictures", tmp_path / "run")
+    train(
+        table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config(optim__clip_norm=1e-3, optim__epochs=1)
+    )
     assert norms
     assert max(norms) <= 1.0001e-3
 
@@ -329,7 +351,8 @@ torch.set_num_threads(1)
 folder = Path(sys.argv[1])
 for name in sys.argv[3:]:
     config = Config.read(folder / f"{name}.toml")
-    train(config, LabelTable.read_parquet(folder / f"{name}.parquet"), folder / "pictures", folder / sys.argv[2] / name)
+    table = LabelTable.read_parquet(folder / f"{name}.parquet")
+    train(table, folder / "pictures", out=folder / sys.argv[2] / name, config=config)
 """
 
 
@@ -356,7 +379,7 @@ def test_two_processes_equal_one(tmp_path, table):
     subprocess.run([sys.executable, *torchrun, script, tmp_path, "two", *jobs], check=True, timeout=600)
     for name, (config, values) in jobs.items():
         part = LabelTable.from_dense(table.images[: len(values)], CLASSES, values)
-        train(config, part, tmp_path / "pictures", tmp_path / "one" / name)
+        train(part, tmp_path / "pictures", out=tmp_path / "one" / name, config=config)
         one, two = tmp_path / "one" / name, tmp_path / "two" / name
         if name != "normalised":
             assert all(torch.allclose(weights(one)[key], weights(two)[key], atol=1e-5) for key in weights(one))
@@ -364,53 +387,55 @@ def test_two_processes_equal_one(tmp_path, table):
                 assert a["loss"] == pytest.approx(b["loss"], rel=1e-5)
                 assert a["validation"] == pytest.approx(b["validation"])
         held = LabelTable.read_parquet(two / "validation.parquet")
-        measured = measure(Model.load(two, which="last"), held, tmp_path / "pictures")
+        measured = evaluate(Model.load(two, which="last"), held, images=tmp_path / "pictures")
         found = rows(two)[-1]["validation"]["zero_one"]
         assert found == pytest.approx(measured.zero_one)
 
 
 def test_frozen_run_from_an_earlier_model_starts_where_it_ended(tmp_path, table):
     first = tiny_config(freeze="all", optim__epochs=3, model__pooling="average")
-    train(first, table, tmp_path / "pictures", tmp_path / "first")
+    train(table, tmp_path / "pictures", out=tmp_path / "first", config=first)
     again = first.replace(model__weights=str(tmp_path / "first"), optim__learning_rate=1e-12, optim__epochs=1)
-    train(again, table, tmp_path / "pictures", tmp_path / "again")
+    train(table, tmp_path / "pictures", out=tmp_path / "again", config=again)
     old, new = weights(tmp_path / "first"), weights(tmp_path / "again")
     assert all(torch.allclose(old[key], new[key], atol=1e-6) for key in old)
 
 
 def test_resume_with_another_validation_table_or_other_pictures(tmp_path, table):
     config = tiny_config(optim__epochs=1, images__on_bad="skip")
-    held = table.select(range(4))
-    train(config, table, tmp_path / "pictures", tmp_path / "run", validation=held)
+    held, table = table.select(range(4)), table.select(range(4, 12))
+    train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, validation=held)
     with pytest.raises(UserError, match="cannot be resumed"):
-        train(config, table, tmp_path / "pictures", tmp_path / "run", resume=True)
+        train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, resume=True)
     (tmp_path / "pictures" / "011.png").unlink()
     with pytest.raises(UserError, match="cannot be resumed"):
-        train(config, table, tmp_path / "pictures", tmp_path / "run", resume=True, validation=held)
+        train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, resume=True, validation=held)
 
 
 def test_finished_run_resumed_changes_nothing_and_a_new_one_says_so(tmp_path, table, capsys):
     config = tiny_config(optim__epochs=1)
-    summary = train(config, table, tmp_path / "pictures", tmp_path / "run", resume=True)
+    summary = train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, resume=True).summary
     assert "a new one begins" in capsys.readouterr().err
-    assert train(config, table, tmp_path / "pictures", tmp_path / "run", resume=True) == summary
+    assert train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, resume=True).summary == summary
 
 
 def test_broken_link_is_a_missing_picture(tmp_path, table):
     (tmp_path / "pictures" / "002.png").unlink()
     (tmp_path / "pictures" / "002.png").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UserError, match="002"):
-        train(tiny_config(), table, tmp_path / "pictures", tmp_path / "run")
-    summary = train(tiny_config(optim__epochs=1, images__on_bad="skip"), table, tmp_path / "pictures", tmp_path / "run")
+        train(table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config())
+    summary = train(
+        table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config(optim__epochs=1, images__on_bad="skip")
+    ).summary
     assert summary["images_skipped"] == 1
 
 
 def test_cache_folder_that_cannot_be_written(tmp_path, table, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "file" / "cache"))
-    train(tiny_config(optim__epochs=1), table, tmp_path / "pictures", tmp_path / "run")
+    train(table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config(optim__epochs=1))
     with pytest.raises(UserError, match="set PARTLABEL_CACHE"):
-        train(tiny_config(freeze="all"), table, tmp_path / "pictures", tmp_path / "frozen")
+        train(table, tmp_path / "pictures", out=tmp_path / "frozen", config=tiny_config(freeze="all"))
 
 
 def test_disk_that_fills_up_while_saving(tmp_path, table, monkeypatch):
@@ -419,18 +444,18 @@ def test_disk_that_fills_up_while_saving(tmp_path, table, monkeypatch):
 
     monkeypatch.setattr(torch, "save", full)
     with pytest.raises(UserError, match="resume when there is room"):
-        train(tiny_config(), table, tmp_path / "pictures", tmp_path / "run")
+        train(table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config())
 
 
 def test_loss_without_a_solution_stops_before_anything_is_written(tmp_path, table):
     config = tiny_config(loss__p0=0.5, loss__value=0.1)
     with pytest.raises(UserError, match="loss"):
-        train(config, table, tmp_path / "pictures", tmp_path / "run")
+        train(table, tmp_path / "pictures", out=tmp_path / "run", config=config)
     assert not (tmp_path / "run").exists()
 
 
 def test_summary_says_what_was_trained(tmp_path, table):
-    summary = train(tiny_config(), table, tmp_path / "pictures", tmp_path / "run")
+    summary = train(table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config()).summary
     assert summary == json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["images_trained"], summary["known_labels"], summary["classes"]) == (12, 36, 3)
     assert Config.read(tmp_path / "run" / "config.toml") == tiny_config()

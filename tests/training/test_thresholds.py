@@ -18,8 +18,7 @@ from partlabel.metrics.calibration import sigmoid
 from partlabel.metrics.thresholds import calibrate, choose, cross_validate, cuts, fit_thresholds
 from partlabel.models.model import Model
 from partlabel.training.config import Config, ModelConfig
-from partlabel.training.held_out import write_scores
-from partlabel.training.run import create_run, write_history
+from partlabel.training.folder import create_folder, write_history, write_scores
 from partlabel.training.thresholds import fit_run
 from tests.formats.cases import case
 from tests.reference import thresholds as naive
@@ -168,7 +167,7 @@ def run(tmp_path):
     table = LabelTable.from_dense(images, CLASSES, labels)
     unknown = np.argwhere(labels == 0)[:5]
     table = table.with_labels(unknown[:, 0], unknown[:, 1], np.ones(5, np.int8), origin="asked")
-    create_run(tmp_path, {"config": Config().to_dict()})
+    create_folder(tmp_path, {"config": Config().to_dict()})
     write_history(tmp_path, [])
     table.write_parquet(tmp_path / "labels.parquet")
     table.write_parquet(tmp_path / "validation.parquet")

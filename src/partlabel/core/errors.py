@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 from partlabel.core.text import shown
@@ -31,3 +32,21 @@ class UserError(ValueError):
 
 class PartlabelWarning(UserWarning):
     """Something that works but that the user should know, such as data without a known absent label."""
+
+
+def check_name(what: str, given: str, allowed: Iterable[str]) -> None:
+    """Refuse a name that does not exist.
+
+    Args:
+        what: what is named, such as a setting.
+        given: the name.
+        allowed: all names that exist.
+
+    Raises:
+        UserError: with the names that are close to it, and all names.
+    """
+    names = list(allowed)
+    if given not in names:
+        close = difflib.get_close_matches(given, names)
+        hint = f"did you mean {' or '.join(close)}? " if close else ""
+        raise UserError(f"{what} = {given!r} does not exist; {hint}choose one of: {', '.join(names)}")

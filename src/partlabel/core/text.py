@@ -13,7 +13,7 @@ _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 
 
 def shown(text: str, lines: bool = True) -> str:
-    """Text with what would act on a terminal, instead of being read, written as ``\\x1b`` or ``\\u202e``.
+    r"""Text with what would act on a terminal, instead of being read, written as ``\x1b`` or ``\u202e``.
 
     Args:
         text: what is to be printed.

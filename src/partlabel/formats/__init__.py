@@ -6,8 +6,9 @@ A format is one module; ``FORMATS`` is the only place that lists them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from partlabel.core.errors import UserError
@@ -18,11 +19,14 @@ from partlabel.formats import (
     fiftyone,
     folders,
     huggingface,
+    labelme,
     labelstudio,
+    manifest,
     nuswide,
     openimages,
     table,
     voc,
+    yolo,
 )
 from partlabel.formats.options import build
 from partlabel.formats.report import ImportReport
@@ -41,100 +45,79 @@ class Format:
         options: dataclass whose fields are the options; each field's metadata holds its ``help``.
         read: (path, options) -> table and report.
         write: (table, path) -> None; None where the format cannot hold a label table.
+        several: whether ``read`` takes a list of paths, or one.
     """
 
     name: str
     summary: str
     options: type[Any]
-    read: Callable[[str, Any], tuple[LabelTable, ImportReport]]
+    read: Callable[[Any, Any], tuple[LabelTable, ImportReport]]
     write: Callable[[LabelTable, str], None] | None = None
+    several: bool = False
 
 
+#: name -> module, its options, one line for the help
+_MODULES: dict[str, tuple[ModuleType, type[Any], str]] = {
+    "csv": (table, table.TableOptions, "tables: a column for each class, a row for each label, tag lists, list files"),
+    "coco": (coco, coco.CocoOptions, "COCO and LVIS: instances JSON (boxes, or image labels without boxes)"),
+    "cvat": (cvat, cvat.CvatOptions, "CVAT for images (XML, zip or folder): tags, shapes, checkboxes as image labels"),
+    "voc": (voc, voc.VocOptions, "Pascal VOC: XML files, or the class lists of ImageSets/Main"),
+    "yolo": (yolo, yolo.YoloOptions, "YOLO text files: data.yaml, or a folder with classes.txt"),
+    "labelme": (
+        labelme,
+        labelme.LabelMeOptions,
+        "LabelMe JSON files: the flags of images, and by option the labels of shapes",
+    ),
+    "folders": (folders, folders.FolderOptions, "class folders; an image copied into several folders is one image"),
+    "nuswide": (nuswide, nuswide.NusWideOptions, "NUS-WIDE: an image list and a label list for each class"),
+    "chexpert": (
+        chexpert,
+        chexpert.ChexpertOptions,
+        "CheXpert and MIMIC-CXR: tables of findings with 1, 0, -1 (uncertain) and blank",
+    ),
+    "labelstudio": (
+        labelstudio,
+        labelstudio.LabelStudioOptions,
+        "Label Studio exports (JSON, JSON-MIN, CSV, TSV) with Choices",
+    ),
+    "fiftyone": (
+        fiftyone,
+        fiftyone.FiftyOneOptions,
+        "FiftyOne: labels.json, or samples.json with classifications in one or two fields",
+    ),
+    "huggingface": (
+        huggingface,
+        huggingface.HuggingFaceOptions,
+        "Hugging Face datasets: Parquet, folders of save_to_disk, image folders with metadata.jsonl",
+    ),
+    "manifest": (
+        manifest,
+        manifest.ManifestOptions,
+        "JSON lines of annotation services: SageMaker, Vertex AI (also CSV), Azure ML, Labelbox, Prodigy",
+    ),
+    "openimages": (
+        openimages,
+        openimages.OpenImagesOptions,
+        "Open Images: image labels of persons and machines, or boxes; one file, a folder of them, or a pattern",
+    ),
+}
+#: formats that also read several files at once
+_SEVERAL = ("csv", "openimages")
 #: name -> format
 FORMATS = {
-    entry.name: entry
-    for entry in (
-        Format(
-            "csv",
-            "tables: a column for each class, a row for each label, tag lists, list files",
-            table.TableOptions,
-            table.read,
-            table.write,
-        ),
-        Format(
-            "coco",
-            "COCO instances JSON (boxes, or image labels without boxes)",
-            coco.CocoOptions,
-            coco.read,
-            coco.write,
-        ),
-        Format(
-            "cvat",
-            "CVAT for images (XML, zip or folder): tags, and shapes as image labels",
-            cvat.CvatOptions,
-            cvat.read,
-        ),
-        Format(
-            "voc",
-            "Pascal VOC: XML files, or the class lists of ImageSets/Main",
-            voc.VocOptions,
-            voc.read,
-        ),
-        Format(
-            "folders",
-            "class folders; a picture copied into several folders is one image",
-            folders.FolderOptions,
-            folders.read,
-        ),
-        Format(
-            "nuswide",
-            "NUS-WIDE: an image list and a label list for each class",
-            nuswide.NusWideOptions,
-            nuswide.read,
-        ),
-        Format(
-            "chexpert",
-            "CheXpert and MIMIC-CXR: tables of findings with 1, 0, -1 (uncertain) and blank",
-            chexpert.ChexpertOptions,
-            chexpert.read,
-        ),
-        Format(
-            "labelstudio",
-            "Label Studio exports (JSON, JSON-MIN, CSV, TSV) with Choices",
-            labelstudio.LabelStudioOptions,
-            labelstudio.read,
-            labelstudio.write,
-        ),
-        Format(
-            "fiftyone",
-            "FiftyOne: labels.json, or samples.json with classifications in one or two fields",
-            fiftyone.FiftyOneOptions,
-            fiftyone.read,
-            fiftyone.write,
-        ),
-        Format(
-            "huggingface",
-            "Hugging Face datasets: Parquet, folders of save_to_disk, image folders with metadata.jsonl",
-            huggingface.HuggingFaceOptions,
-            huggingface.read,
-        ),
-        Format(
-            "openimages",
-            "Open Images: image labels of persons and machines, or boxes; one file, a folder of them, or a pattern",
-            openimages.OpenImagesOptions,
-            openimages.read,
-            openimages.write,
-        ),
-    )
+    name: Format(name, summary, options, module.read, getattr(module, "write", None), name in _SEVERAL)
+    for name, (module, options, summary) in _MODULES.items()
 }
 
 
-def read(format: str, path: str | os.PathLike[str], **options: Any) -> tuple[LabelTable, ImportReport]:
+def read(
+    format: str, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **options: Any
+) -> tuple[LabelTable, ImportReport]:
     """Read annotations.
 
     Args:
         format: a name in ``FORMATS``.
-        path: file to read.
+        path: file to read, or a folder, as the format says; ``csv`` and ``openimages`` also take several.
         options: of the format, as Python values or as the text of the command line; None means not given.
 
     Returns:
@@ -146,8 +129,16 @@ def read(format: str, path: str | os.PathLike[str], **options: Any) -> tuple[Lab
     """
     chosen = _find(format)
     given = build(chosen.options, format, options)
+    paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(own) for own in path]
+    if not paths:
+        raise UserError(f"no file is named that the format {format} could read")
+    if len(paths) > 1 and not chosen.several:
+        raise UserError(
+            f"the format {format} reads one source at a time, not {len(paths)}; import each by itself and put the "
+            "label tables together with partlabel labels merge"
+        )
     try:
-        return chosen.read(os.fspath(path), given)
+        return chosen.read(paths if chosen.several else paths[0], given)
     except MemoryError as error:
         raise UserError(
             f"{path}: not enough memory for its labels; choose classes with classes=FILE, or import it in parts"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -107,9 +108,12 @@ def parse(spec: str | Mapping[object, object]) -> Coding:
                 f"coding {spec!r} is not known; use a named one, or say it as 1=present,0=absent,blank=unknown",
                 describe_named(),
             )
-        items = [part.rpartition("=")[::2] for part in spec.split(",")]
+        parts = [part for part in spec.split(",") if part.strip()]
+        items = [part.rpartition("=")[::2] for part in parts if "=" in part]
+        bare = [f"{part.strip()}: each part is VALUE=MEANING, as in blank=unknown" for part in parts if "=" not in part]
     else:
         items = [(str(value), str(meaning)) for value, meaning in spec.items()]
+        bare = []
     codes: dict[str, int] = {}
     wrong = []
     for value, meaning in items:
@@ -121,8 +125,8 @@ def parse(spec: str | Mapping[object, object]) -> Coding:
             wrong.append(f"{value}={meaning}: the meaning is one of {', '.join(_CODES)} (or 1, -1, 0)")
         elif codes.setdefault(token, code) != code:
             wrong.append(f"{value}={meaning}: {shown(token)} has two meanings")
-    if wrong:
-        raise UserError("the coding cannot be read", wrong)
+    if wrong or bare:
+        raise UserError("the coding cannot be read", [*wrong, *bare])
     codes.setdefault("", SILENT)
     return Coding("as declared", codes)
 
@@ -142,12 +146,19 @@ def implied(tokens: Iterable[str]) -> Coding | None:
     return NAMED["native"] if one_reading else None
 
 
-def undeclared(source: str, columns: Mapping[str, Mapping[str, int]]) -> UserError:
-    """Build the error for values with more than one possible meaning.
+def undeclared(
+    source: str,
+    columns: Mapping[str, Mapping[str, int]],
+    tokens: Iterable[str] | None = None,
+    ignored: Sequence[str] = (),
+) -> UserError:
+    """Build the error for values with more than one possible meaning, with options that are ready to copy.
 
     Args:
         source: file as it was given.
         columns: column name -> canonical value -> cells.
+        tokens: canonical values of the columns that hold labels; None: of all columns.
+        ignored: columns that hold something else.
     """
     lines = []
     for name, values in columns.items():
@@ -155,9 +166,15 @@ def undeclared(source: str, columns: Mapping[str, Mapping[str, int]]) -> UserErr
         text = ", ".join(f"{shown(token)} ({cells})" for token, cells in some[:8]) + (", ..." if len(some) > 8 else "")
         foreign = "" if VOCABULARY.intersection(values) - {""} else " - not labels"
         lines.append(f"{name}: {text}{foreign}")
-    hint = (
-        f"; declare it with one of: {', '.join(NAMED)}, or as in coding=1=present,0=absent,-1=uncertain,blank=unknown"
-    )
+    seen = {token for values in columns.values() for token in values} if tokens is None else set(tokens)
+    usual = {"true": "present", "yes": "present", "1": "present", "false": "absent", "no": "absent", "0": "absent"}
+    usual["-1"] = "uncertain" if "0" in seen else "absent"
+    meanings = [f"{token}={word}" for token, word in usual.items() if token in seen]
+    coding = ",".join([*meanings, "blank=unknown"])
+    copy = f"--coding {shlex.quote(coding)}"
+    copy += f" --ignore {shlex.quote(','.join(ignored))}" if ignored else ""
     return UserError(
-        f"{source}: what the label values mean is not declared and could be read in more than one way{hint}", lines
+        f"{source}: what the label values mean is not declared and could be read in more than one way; declare it "
+        f"with one of: {', '.join(NAMED)}, or as in coding={coding}. To copy and correct: {copy}",
+        lines,
     )

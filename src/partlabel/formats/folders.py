@@ -1,11 +1,9 @@
-"""Class folders: a picture in the folder of a class shows the class; copies of one picture are one image."""
+"""Class folders: an image in the folder of a class shows the class; copies of one image are one image."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,52 +11,43 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.formats import options as read_as
-from partlabel.formats.assemble import Statements, assemble
-from partlabel.formats.class_names import settle_names
-from partlabel.formats.given import given
-from partlabel.formats.options import option
 from partlabel.formats.report import ImportReport, Tally, plural
-from partlabel.images.locate import PICTURES
+from partlabel.formats.spine import CommonOptions, Source, choice, finish, without
+from partlabel.images.locate import PICTURES, first_copies
 from partlabel.labels.table import LabelTable
 
 #: names of folders that hold parts of a data set, not classes
-_SPLITS = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})
-#: bytes at the end of a file that are compared before the whole file is read
-_END_BYTES = 4096
-
-_NOT_LISTED = option(
-    "what a class counts as in whose folder a picture does not lie: unknown or absent",
-    read_as.choice("unknown", "absent"),
+_PARTS = frozenset(
+    {"train", "training", "val", "valid", "validation", "dev", "test", "testing", "images", "labels", "annotations"}
 )
-_CLASSES = option(
-    "the classes that are wanted, in this order: names between commas, or a file with one name a line", read_as.names
-)
-_RENAME = option("other class names: old=new,old=new, or a CSV file with the header from,to", read_as.rename)
 
 
-@dataclass(frozen=True)
-class FolderOptions:
-    """Options of the format ``folders``; the help of each is in its metadata."""
+@dataclass(frozen=True, kw_only=True)
+class FolderOptions(CommonOptions):
+    """Options of the format ``folders``; every image has its file, and nothing can contradict."""
 
-    not_listed: str = field(default="unknown", metadata=_NOT_LISTED)
-    classes: list[str] | None = field(default=None, metadata=_CLASSES)
-    rename: dict[str, str] | None = field(default=None, metadata=_RENAME)
+    not_listed: str | None = choice(
+        "unknown", "absent", help="what a class counts as in whose folder an image does not lie: unknown or absent"
+    )
+    conflicts: str = without("error")
+    images: str | None = without()
+    image_names: str = without("path")
+    missing: str = without("error")
 
 
 @dataclass
 class _Found:
-    """The pictures below the class folders, and everything else that lies there; paths relative with ``/``."""
+    """The images below the class folders, and everything else that lies there; paths relative with ``/``."""
 
     classes: list[str] = field(default_factory=list)
-    pictures: list[str] = field(default_factory=list)
+    images: list[str] = field(default_factory=list)
     cls: list[int] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     other: list[str] = field(default_factory=list)
 
 
 def read(path: str, options: FolderOptions) -> tuple[LabelTable, ImportReport]:
-    """Read image labels from class folders; pictures in folders below a class folder belong to the class.
+    """Read image labels from class folders; images in folders below a class folder belong to the class.
 
     Files with the same bytes are one image, named after the first of them, and present in every class in whose folder
     one of them lies. Files with the same name and other bytes stay apart.
@@ -68,41 +57,33 @@ def read(path: str, options: FolderOptions) -> tuple[LabelTable, ImportReport]:
             that cannot be read (all are listed).
     """
     report = ImportReport(path, "folders", "a folder for each class")
-    found = _scan(path)
-    report.rows = len(found.pictures)
-    report.coding = "a picture in the folder of a class = present"
+    found = _scan(path, options.classes is not None)
+    report.rows = len(found.images)
+    report.coding = "an image in the folder of a class = present"
     if found.outside:
-        report.dropped["pictures in no class folder"] = Tally.of(found.outside)
+        report.dropped["images in no class folder"] = Tally.of(found.outside)
     if found.other:
-        report.notes.append(f"left aside (not pictures by their ending, or links to folders): {Tally.of(found.other)}")
-    first = _copies(path, found.pictures, report)
-    classes = settle_names(found.classes, report, rename=options.rename, chosen=options.classes, sort=True)
-    cls = classes.index[np.array(found.cls, np.int32)]
+        report.notes.append(f"left aside (not images by their ending, or links to folders): {Tally.of(found.other)}")
+    first = _copies(path, found.images, report)
     kept = np.flatnonzero(first == np.arange(len(first)))
-    image = np.searchsorted(kept, first).astype(np.int32)
-
-    def place(rows: Sequence[int]) -> list[str]:
-        return [found.pictures[row] for row in rows]
-
-    said = Statements(
-        pa.array([found.pictures[i] for i in kept], pa.string()),
-        classes.names,
-        image,
-        cls,
-        np.ones(len(cls), np.int8),
-        np.arange(len(cls)),
-        place,
+    source = Source(
+        pa.array([found.images[i] for i in kept], pa.string()),
+        found.classes,
+        np.searchsorted(kept, first),
+        found.cls,
+        np.ones(len(first), np.int8),
+        lambda rows: [found.images[row] for row in rows],
+        sort=True,
     )
-    unwanted = [name for name, index in zip(found.classes, classes.index, strict=True) if index < 0]
-    if unwanted:
-        reason = f"labels of {len(unwanted):,} classes that are not in the class list"
-        report.dropped[reason] = Tally.of(unwanted, int((cls < 0).sum()))
-        said.keep(cls >= 0)
-    return assemble(said, report, not_listed=options.not_listed, options=given(options)), report
+    return finish(source, options, report), report
 
 
-def _scan(path: str) -> _Found:
-    """List the pictures of each class folder; hidden files and folders do not count.
+def _scan(path: str, named: bool) -> _Found:
+    """List the images of each class folder; hidden files and folders do not count.
+
+    Args:
+        path: the folder.
+        named: the user has named the classes, so that no folder is taken for a part of the data.
 
     Raises:
         UserError: as ``read``.
@@ -116,17 +97,18 @@ def _scan(path: str) -> _Found:
         if os.path.isdir(os.path.join(path, name)):
             _scan_class(path, name, found, wrong)
         else:
-            (found.outside if _is_picture(name) else found.other).append(name)
+            (found.outside if _is_image(name) else found.other).append(name)
     if wrong:
         raise UserError(
             f"{path}: {plural(len(wrong), 'folder')} cannot be read", [f"{e.filename}: {e.strerror}" for e in wrong]
         )
-    if not found.pictures:
-        raise UserError(f"{path}: no folder in it holds a picture ({', '.join(PICTURES)})")
+    if not found.images:
+        raise UserError(f"{path}: no folder in it holds an image ({', '.join(PICTURES)})")
     filled = {found.classes[i] for i in found.cls}
-    if {name.casefold() for name in filled} <= _SPLITS and all(p.count("/") > 1 for p in found.pictures):
+    if not named and {name.casefold() for name in filled} <= _PARTS:
         raise UserError(
-            f"{path}: these folders look like parts of a data set, with the classes below; give the folder of one part",
+            f"{path}: these folders look like parts of a data set; give the folder of the class folders, import "
+            f"YOLO's with import yolo, or say classes={','.join(sorted(filled))} if these are the classes",
             [os.path.join(path, name) for name in sorted(filled)],
         )
     return found
@@ -139,66 +121,27 @@ def _scan_class(path: str, name: str, found: _Found, wrong: list[OSError]) -> No
         found.other += [f"{inner}/{folder}" for folder in sorted(links)]
         folders[:] = sorted(folder for folder in folders if folder not in links and not folder.startswith("."))
         for file in sorted(file for file in files if not file.startswith(".")):
-            if _is_picture(file):
-                found.pictures.append(f"{inner}/{file}")
+            if _is_image(file):
+                found.images.append(f"{inner}/{file}")
                 found.cls.append(len(found.classes))
             else:
                 found.other.append(f"{inner}/{file}")
     found.classes.append(name)
 
 
-def _is_picture(name: str) -> bool:
+def _is_image(name: str) -> bool:
     return os.path.splitext(name)[1].casefold() in PICTURES
 
 
-def _copies(path: str, pictures: Sequence[str], report: ImportReport) -> NDArray[np.int64]:
-    """Return for each picture the number of the first with the same bytes, int64 (N,).
-
-    Files are told apart by their size, then by their end, and read as a whole only where both are the same. Empty files
-    are no copies of each other.
+def _copies(path: str, images: Sequence[str], report: ImportReport) -> NDArray[np.int64]:
+    """Return for each image the number of the first with the same bytes, int64 (N,).
 
     Raises:
         UserError: files that cannot be read (all are listed).
     """
-    wrong: list[str] = []
-    by_size = _parts(path, pictures, range(len(pictures)), os.path.getsize, wrong)
-    if empty := by_size.pop(0, []):
-        report.warnings.append(f"empty files: {Tally.of([pictures[i] for i in empty])}")
-    groups = list(by_size.values())
-    for key in (_end, _digest):
-        parts = [_parts(path, pictures, group, key, wrong) for group in groups if len(group) > 1]
-        groups = [group for part in parts for group in part.values()]
-    if wrong:
-        raise UserError(f"{path}: {plural(len(wrong), 'picture')} cannot be read", wrong)
-    first = np.arange(len(pictures))
-    copies = []
-    for group in groups:
-        first[group] = group[0]
-        copies += [f"{pictures[i]} = {pictures[group[0]]}" for i in group[1:]]
-    if copies:
-        report.notes.append(f"copies of another picture, put together with it: {Tally.of(copies)}")
-    return first
-
-
-def _parts(
-    path: str, pictures: Sequence[str], group: Iterable[int], key: Callable[[str], Hashable], wrong: list[str]
-) -> dict[Hashable, list[int]]:
-    """Part a group of files by a key."""
-    parts: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for number in group:
-        try:
-            parts[key(os.path.join(path, pictures[number]))].append(number)
-        except OSError as error:
-            wrong.append(f"{pictures[number]}: {error.strerror}")
-    return parts
-
-
-def _end(file: str) -> bytes:
-    with open(file, "rb") as stream:
-        stream.seek(max(os.path.getsize(file) - _END_BYTES, 0))
-        return hashlib.blake2b(stream.read(), digest_size=16).digest()
-
-
-def _digest(file: str) -> bytes:
-    with open(file, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
+    first, empty = first_copies(path, images)
+    if empty:
+        report.warnings.append(f"empty files: {Tally.of([images[i] for i in empty])}")
+    if copies := [f"{images[i]} = {images[k]}" for i, k in enumerate(first) if i != k]:
+        report.notes.append(f"copies of another image, put together with it: {Tally.of(copies)}")
+    return np.array(first, np.int64)

@@ -15,13 +15,15 @@ from partlabel.core.errors import UserError
 Options = TypeVar("Options")
 
 
-def option(help: str, parse: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """Return the metadata of an option, a field of a frozen dataclass: its help text and how a given value is read."""
-    return {"help": help, "parse": parse}
-
-
 #: endings of files with names; a value that ends so is never one name
 _LISTS = (".txt", ".csv", ".tsv", ".names")
+
+
+def option_fields(kind: type[Any]) -> list[dataclasses.Field[Any]]:
+    """Return the options of a format, its own before those that it shares; a field outside ``init`` is none."""
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+    own = list(kind.__annotations__)
+    return sorted(fields, key=lambda field: own.index(field.name) if field.name in own else len(own))
 
 
 def build(kind: type[Options], format_name: str, given: Mapping[str, Any]) -> Options:
@@ -35,7 +37,7 @@ def build(kind: type[Options], format_name: str, given: Mapping[str, Any]) -> Op
     Raises:
         UserError: an option that the format does not have (all are listed), or a value that cannot be read.
     """
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    fields = {field.name: field for field in option_fields(kind)}
     unknown = []
     for name in given:
         if name not in fields:

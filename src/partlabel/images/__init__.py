@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from partlabel.images.checking import ImageCheck, check
 from partlabel.images.decoding import MAX_PIXELS, ImageError, decode
-from partlabel.images.locate import content_hash, find, identical, resolve
+from partlabel.images.locate import Listed, content_hash, find, identical, list_images, resolve
 
 if TYPE_CHECKING:
     from partlabel.images.loading import ImageDataset, Loader, flip_draw, load, make_loader
@@ -19,6 +19,7 @@ __all__ = [
     "ImageCheck",
     "ImageDataset",
     "ImageError",
+    "Listed",
     "Loader",
     "check",
     "content_hash",
@@ -26,6 +27,7 @@ __all__ = [
     "find",
     "flip_draw",
     "identical",
+    "list_images",
     "load",
     "make_loader",
     "resolve",

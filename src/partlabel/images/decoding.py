@@ -46,6 +46,15 @@ _DAMAGE = ("Corrupt JPEG data", "Premature end")
 _STRAY = "extraneous bytes"
 
 
+#: formats that are images and not read: name, test of the first bytes, what to do
+_OTHERS = (
+    ("HEIC", lambda start: start[4:12] in (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftyphevc"), "convert it to JPEG"),
+    ("DICOM", lambda start: start[128:132] == b"DICM", "convert it to PNG, with the window that shows what matters"),
+    ("SVG", lambda start: b"<svg" in start[:256], "draw it to PNG"),
+    ("PDF", lambda start: start.startswith(b"%PDF"), "save its pages as PNG"),
+)
+
+
 class ImageError(UserError):
     """A file that is not a whole, readable picture.
 
@@ -125,6 +134,19 @@ def decode_with_facts(
         raise ImageError(path, "is a symbolic link to nothing" if broken else "does not exist") from None
     except OSError as error:
         raise ImageError(path, f"cannot be read ({error.strerror or error})") from None
+
+
+def why_not_an_image(path: str | os.PathLike[str]) -> str | None:
+    """Say why a file is no image of a format that is read, from its first bytes; None where it is one."""
+    try:
+        with open(path, "rb") as file:
+            image = _open(file)
+            image.close()
+    except _NotReadableError as error:
+        return str(error)
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return None
 
 
 def _decode_file(file: BinaryIO, size: int | None, max_pixels: int) -> tuple[NDArray[np.uint8], Facts]:
@@ -233,6 +255,9 @@ def _what_instead(start: bytes) -> str:
     """Words for a file that is no picture, from its first bytes."""
     if not start:
         return "empty (0 bytes)"
+    for name, found, hint in _OTHERS:
+        if found(start):
+            return f"{name}, which is not read; {hint}"
     text = " ".join(start.decode("utf-8", errors="ignore").split()).lower()
     if text.startswith("<"):
         return "not a picture (a web page or XML)"

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as transforms
 
+from partlabel.core.compute import has_gpu
 from partlabel.core.errors import UserError
 from partlabel.images.decoding import MAX_PIXELS, ImageError, decode
 
@@ -205,7 +206,7 @@ def make_loader(dataset: ImageDataset, batches: Iterable[Sequence[int]], workers
         collate_fn=_same,
         worker_init_fn=_quiet_worker,
         persistent_workers=workers > 0,
-        pin_memory=torch.cuda.is_available(),
+        pin_memory=has_gpu(),
         generator=torch.Generator(),
     )
     return Loader(loader)

@@ -6,15 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.labels.pairs import ORIGINS
+from partlabel.labels.pairs import ORIGINS, Pairs
 from partlabel.labels.table import LabelTable
 
 #: origins of labels that are a random sample of their class
 RANDOM = ("given", "sampled")
 
 
-def at_random(table: LabelTable) -> NDArray[np.bool_]:
-    """Which known labels count as a random sample, bool (K,): those given, or asked at random."""
+def at_random(table: LabelTable | Pairs) -> NDArray[np.bool_]:
+    """Which of K known labels count as a random sample, bool (K,): those given, or asked at random."""
     return np.isin(table.origin, [ORIGINS.index(name) for name in RANDOM])
 
 
@@ -39,6 +39,11 @@ def hold_out(table: LabelTable, share: float, seed: int) -> tuple[LabelTable, La
 
     Raises:
         UserError: another share, or too few labels to put one aside.
+
+    >>> labels = LabelTable.from_dense([f"{i}.jpg" for i in range(10)], ["cat"], [[1]] * 5 + [[-1]] * 5)
+    >>> kept, aside = hold_out(labels, 0.2, seed=0)
+    >>> kept.num_known, aside.num_known
+    (8, 2)
     """
     if not 0 < share < 1:
         raise UserError(f"the share of labels to hold out lies between 0 and 1, not {share}")
@@ -56,3 +61,13 @@ def hold_out(table: LabelTable, share: float, seed: int) -> tuple[LabelTable, La
         raise UserError(f"no class has enough labels to hold out a share of {share} of them")
     details = {"share": share, "seed": seed}
     return table.hide(~held, "hold_out.train", **details), table.hide(held, "hold_out.held_out", **details)
+
+
+def shared_pairs(trained: LabelTable, table: LabelTable) -> NDArray[np.bool_]:
+    """Which known labels of a table are known in another one too, bool (K,): the same image name and class name."""
+    image = trained.image_index(table.images)[table.pair_images()]
+    column = {name: c for c, name in enumerate(trained.classes)}
+    cls = np.array([column.get(name, -1) for name in table.classes], np.int64)[table.indices]
+    key = image * trained.num_classes + cls
+    known = trained.pair_images().astype(np.int64) * trained.num_classes + trained.indices
+    return (image >= 0) & (cls >= 0) & np.isin(key, known)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -57,82 +59,90 @@ def add(
     return table.derive("with_labels", details, **csr(pairs, table.num_images, table.num_classes))
 
 
-def merge(table: Table, other: LabelArrays, conflicts: str) -> Table:
-    """Carry out ``LabelTable.merge``."""
+def merge(table: Table, others: Sequence[LabelArrays], conflicts: str) -> Table:
+    """Carry out ``LabelTable.merge``; all tables are settled at once, so that only ``first`` looks at their order."""
     if conflicts not in CONFLICTS:
         raise UserError(f"the policy {conflicts!r} is not known; use one of: {', '.join(CONFLICTS)}")
-    images, image_of = _union_images(table, other)
-    known = set(table.classes)
-    classes = (*table.classes, *(name for name in other.classes if name not in known))
+    tables = [table, *others]
+    images, image_of = _union_images(tables)
+    classes = tuple(dict.fromkeys(name for one in tables for name in one.classes))
     number = {name: i for i, name in enumerate(classes)}
-    class_of = np.array([number[name] for name in other.classes], np.int64)
-
-    first, second = table.pairs(), other.pairs()
-    key_first = table.pair_images() * len(classes) + table.indices
-    key_second = image_of[other.pair_images()] * len(classes) + class_of[other.indices]
-    both = concatenate(first.at(key_first), second.at(key_second)).sorted()
+    listed = []
+    for one, image in zip(tables, image_of, strict=True):
+        cls = np.array([number[name] for name in one.classes], np.int64)
+        listed.append(one.pairs().at(image[one.pair_images()] * len(classes) + cls[one.indices]))
     pairs, settled = settle(
-        both,
+        reduce(concatenate, listed).sorted(),
         "same" if conflicts == "error" else conflicts,
         lambda key: describe(key, images, classes),
     )
     details = {
         "conflicts": conflicts,
         "settled": settled,
-        "images": other.num_images,
-        "known": other.num_known,
-        "history": [dict(record) for record in other.history],
+        "images": sum(one.num_images for one in others),
+        "known": sum(one.num_known for one in others),
+        "history": [dict(record) for one in others for record in one.history],
     }
     return table.derive(
         "merge",
         details,
         images=images,
         classes=classes,
-        class_ids=_union_ids(table, other, classes),
-        groups=_union_groups(table, other, images, image_of),
-        coding="; ".join(dict.fromkeys(text for text in (table.coding, other.coding) if text)),
+        class_ids=_union_ids(tables, classes),
+        groups=_union_groups(tables, images, image_of),
+        coding="; ".join(dict.fromkeys(one.coding for one in tables if one.coding)),
         **csr(pairs, len(images), len(classes)),
     )
 
 
-def _union_images(table: LabelArrays, other: LabelArrays) -> tuple[pa.StringArray, NDArray[np.int64]]:
-    """Return all images, and the number there of each image of the other table."""
-    image_of = table.image_index(other.images)
-    new = image_of < 0
-    image_of[new] = table.num_images + np.arange(int(new.sum()))
-    return pa.concat_arrays([table.images, other.images.filter(pa.array(new))]), image_of
+def _union_images(tables: Sequence[LabelArrays]) -> tuple[pa.StringArray, list[NDArray[np.int64]]]:
+    """Return all images in order of appearance, and for each table the number there of each of its images."""
+    encoded = pa.concat_arrays([one.images for one in tables]).dictionary_encode()
+    ends = np.cumsum([one.num_images for one in tables])[:-1]
+    return encoded.dictionary, np.split(encoded.indices.to_numpy().astype(np.int64), ends)
 
 
-def _union_ids(table: LabelArrays, other: LabelArrays, classes: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return an id for each class, or None where not every class has one."""
-    ids = dict(zip(table.classes, table.class_ids or (), strict=False))
-    offenders = []
-    for name, identity in zip(other.classes, other.class_ids or (), strict=False):
-        if ids.setdefault(name, identity) != identity:
-            offenders.append(f"{name}: {ids[name]} and {identity}")
-    if offenders:
-        raise UserError(f"{len(offenders)} classes have different ids in the two tables", offenders)
-    return tuple(ids[name] for name in classes) if len(ids) == len(classes) else None
+def two_ids(tables: Sequence[LabelArrays]) -> list[str]:
+    """Return the classes that have different ids in different tables, as ``cat: 7 and 3``."""
+    ids: dict[str, str] = {}
+    own = [pair for one in tables for pair in zip(one.classes, one.class_ids or (), strict=False)]
+    return [f"{name}: {ids[name]} and {id}" for name, id in own if ids.setdefault(name, id) != id]
+
+
+def _union_ids(tables: Sequence[LabelArrays], classes: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return an id for each class, or None where not every class has one of its own.
+
+    Raises:
+        UserError: a class has two ids.
+    """
+    if offenders := two_ids(tables):
+        raise UserError(f"{len(offenders)} classes have different ids in the tables", offenders)
+    ids = {name: id for one in tables for name, id in zip(one.classes, one.class_ids or (), strict=False)}
+    usable = len(ids) == len(classes) == len(set(ids.values()))
+    return tuple(ids[name] for name in classes) if usable else None
 
 
 def _union_groups(
-    table: LabelArrays, other: LabelArrays, images: pa.StringArray, image_of: NDArray[np.int64]
+    tables: Sequence[LabelArrays], images: pa.StringArray, image_of: Sequence[NDArray[np.int64]]
 ) -> pa.StringArray | None:
-    """Return the group of each image; an image that only one table puts into a group is in that group."""
-    if table.groups is None and other.groups is None:
+    """Return the group of each image; an image that only one table puts into a group is in that group.
+
+    Raises:
+        UserError: an image is in two groups.
+    """
+    if all(one.groups is None for one in tables):
         return None
     nothing = pa.scalar(None, pa.string())
-    own = table.groups if table.groups is not None else pa.repeat(nothing, table.num_images)
-    theirs = other.groups if other.groups is not None else pa.repeat(nothing, other.num_images)
-    size = len(images)
-    place = np.full(size, -1, np.int64)
-    place[image_of] = np.arange(other.num_images)
-    aligned = theirs.take(pa.array(place, mask=place < 0))
-    both = pa.concat_arrays([own, pa.repeat(nothing, size - table.num_images), aligned])
-    code = both.dictionary_encode().indices.fill_null(-1).to_numpy()
-    first, second = code[:size], code[size:]
-    differs = np.flatnonzero((first >= 0) & (second >= 0) & (first != second))
-    if len(differs):
-        offenders = [f"{images[int(i)]}: {both[int(i)]} and {both[int(i) + size]}" for i in differs]
-        raise UserError(f"{len(differs)} images are in different groups in the two tables", offenders)
-    return both.take(pa.array(np.arange(size) + np.where(first >= 0, 0, size)))
+    own = [pa.repeat(nothing, one.num_images) if one.groups is None else one.groups for one in tables]
+    encoded = pa.concat_arrays(own).dictionary_encode()
+    codes = np.split(encoded.indices.fill_null(-1).to_numpy(), np.cumsum([len(names) for names in own])[:-1])
+    group = np.full(len(images), -1, np.int64)
+    offenders = []
+    for image, code in zip(image_of, codes, strict=True):
+        for i in np.flatnonzero((group[image] >= 0) & (code >= 0) & (group[image] != code)).tolist():
+            first, second = encoded.dictionary[int(group[image[i]])], encoded.dictionary[int(code[i])]
+            offenders.append(f"{images[int(image[i])]}: {first} and {second}")
+        group[image] = np.where(group[image] >= 0, group[image], code)
+    if offenders:
+        raise UserError(f"{len(offenders)} images are in different groups in the tables", offenders)
+    return encoded.dictionary.take(pa.array(group, mask=group < 0))

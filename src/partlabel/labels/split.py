@@ -22,7 +22,7 @@ def split(
         raise UserError(f"the fractions of a split must be above 0 and sum to 1, not {list(fractions)}")
     if groups is not None and len(groups) != table.num_images:
         raise UserError(f"{len(groups)} groups for {table.num_images} images")
-    unit, size = _units(table.num_images, groups)
+    unit, size = units(table.num_images, groups)
     if len(size) < len(share):
         what = "images" if groups is None else "groups"
         raise UserError(f"{len(size)} {what} cannot be split into {len(share)} parts")
@@ -32,7 +32,7 @@ def split(
     return [np.flatnonzero(part == p) for p in range(len(share))]
 
 
-def _units(num_images: int, groups: pa.StringArray | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def units(num_images: int, groups: pa.StringArray | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the unit (what stays together) of each image, and the number of images of each unit."""
     if groups is None:
         return np.arange(num_images), np.ones(num_images, np.int64)

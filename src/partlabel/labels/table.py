@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from partlabel.core.errors import UserError
+from partlabel.labels import pandas_frame
 from partlabel.labels.arrays import LabelArrays, Rows
 from partlabel.labels.checks import check_names, checked_pairs, class_numbers, describe
 from partlabel.labels.merge import add, merge
@@ -20,13 +21,28 @@ from partlabel.labels.pairs import csr, origin_code, pointers, ranges, settle
 from partlabel.labels.parquet import read, write
 from partlabel.labels.split import split
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 
 class LabelTable(LabelArrays):
     """Which labels of which images are known; it never changes, each operation returns a new table.
 
     The arrays and all that is looked up or counted are described at ``LabelArrays``, whose arguments it takes too;
     they are checked. ``from_dense`` and ``from_pairs`` take labels in the form in which they come.
+
+    >>> labels = LabelTable.from_dense(["a.jpg", "b.jpg"], ["cat", "dog"], [[1, 0], [-1, 1]])
+    >>> labels
+    LabelTable(2 images, 2 classes, 3 known labels)
+    >>> labels.dense()
+    array([[ 1,  0],
+           [-1,  1]], dtype=int8)
+    >>> labels[1].images.to_pylist()
+    ['b.jpg']
     """
+
+    #: of a table that :func:`partlabel.read` has just read: what was read, changed, left out and assumed
+    report: Any = None
 
     @classmethod
     def from_dense(
@@ -111,6 +127,43 @@ class LabelTable(LabelArrays):
         )
 
     @classmethod
+    def from_pandas(cls, frame: DataFrame, **optional: Any) -> LabelTable:
+        """Build a table from a data frame: a row for each image, a column for each class.
+
+        Args:
+            frame: image names in a column ``image`` or else in the index; in each other column 1 present, -1 absent,
+                a missing value for unknown. 0 is unknown too, but only in a frame that also holds -1: without it, 0
+                could mean absent.
+            optional: as for :meth:`from_dense`.
+
+        Raises:
+            UserError: values that are no labels (every column that has some is named), 0 that could mean absent,
+                repeated names.
+
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"cat": [1, -1], "dog": [None, 1]}, index=["a.jpg", "b.jpg"])
+        >>> LabelTable.from_pandas(frame)
+        LabelTable(2 images, 2 classes, 3 known labels)
+        """
+        return cls.from_dense(*pandas_frame.read(frame), **optional)
+
+    def to_pandas(self) -> DataFrame:
+        """Return the labels as a data frame, with N x C cells: mind its memory for many images and classes.
+
+        The index is the image names, each class is a column of 1 present, -1 absent and missing values (``Int8``), so
+        that :meth:`from_pandas` reads it back.
+
+        Raises:
+            UserError: pandas is not installed.
+
+        >>> LabelTable.from_dense(["a.jpg"], ["cat", "dog"], [[1, 0]]).to_pandas()
+               cat   dog
+        image
+        a.jpg    1  <NA>
+        """
+        return pandas_frame.write(self)
+
+    @classmethod
     def read_parquet(cls, path: str | os.PathLike[str]) -> LabelTable:
         """Read a file that ``write_parquet`` wrote, decoded straight into the arrays, and check it.
 
@@ -131,6 +184,19 @@ class LabelTable(LabelArrays):
         history are JSON in the schema metadata under ``partlabel``.
         """
         write(self, path)
+
+    def __len__(self) -> int:
+        """Return N, the number of images."""
+        return self.num_images
+
+    def __getitem__(self, rows: Rows) -> LabelTable:
+        """Return the table of some images, see :meth:`select`; a single number selects one image.
+
+        >>> table = LabelTable.from_dense(["a.jpg", "b.jpg", "c.jpg"], ["cat"], [[1], [0], [-1]])
+        >>> table[:2]
+        LabelTable(2 images, 1 classes, 1 known labels)
+        """
+        return self.select(np.array([rows]) if isinstance(rows, int | np.integer) else rows)
 
     def select(self, rows: Rows) -> LabelTable:
         """Return a table of some images, in the order given.
@@ -239,20 +305,21 @@ class LabelTable(LabelArrays):
         """
         return add(self, image_index, class_index, values, origin=origin, score=score, round=round)
 
-    def merge(self, other: LabelTable, conflicts: str = "error") -> LabelTable:
-        """Return the union of the images, classes and labels of two tables; those of this table come first.
+    def merge(self, other: LabelTable | Sequence[LabelTable], conflicts: str = "error") -> LabelTable:
+        """Return the union of the images, classes and labels of tables; those of this table come first.
 
-        Where both know a pair and agree, a person's label stays before a model's, then this table's before the other's.
+        Where tables know a pair and agree, a person's label stays before a model's, then an earlier table's. Class ids
+        stay where every class has one, and no two have the same.
 
         Args:
-            other: the other table.
-            conflicts: what becomes of a pair that is present in one table and absent in the other: ``error``,
-                ``unknown``, ``present``, ``absent``, or ``first`` (this table's label).
+            other: the other table, or several of them.
+            conflicts: what becomes of a pair that is present in one table and absent in another: ``error``,
+                ``unknown``, ``present``, ``absent``, or ``first`` (the label of the earliest table).
 
         Raises:
             UserError: contradictions under ``error``, an image in two groups, a class with two ids; all are named.
         """
-        return merge(self, other, conflicts)
+        return merge(self, [other] if isinstance(other, LabelTable) else other, conflicts)
 
     def split(
         self, fractions: Sequence[float], seed: int, groups: Sequence[str | None] | pa.Array | None = None

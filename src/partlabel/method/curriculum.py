@@ -24,8 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-#: wrong entries that an error lists
-SHOWN = 20
+from partlabel.method.checks import check_labels, listed
 
 
 def score_threshold(scores: Tensor, labels: Tensor, theta: float) -> Tensor:
@@ -294,18 +293,6 @@ def _wide(values: Tensor, what: str = "scores") -> Tensor:
     return values.detach() if values.dtype == torch.float64 else values.detach().float()
 
 
-def check_labels(labels: Tensor) -> None:
-    """Raise ValueError unless labels are int8 (N, C) in {1, -1, 0}."""
-    if labels.dtype != torch.int8:
-        raise ValueError(f"labels are int8, not {labels.dtype}")
-    if labels.ndim != 2:
-        raise ValueError(f"labels are (N, C), not {tuple(labels.shape)}")
-    wrong = ((labels > 1) | (labels < -1)).nonzero().tolist()
-    if wrong:
-        places = [f"row {r} class {c}: {int(labels[r, c])}" for r, c in wrong]
-        raise ValueError(f"labels are 1 (present), -1 (absent) or 0 (unknown): {listed(places)}")
-
-
 def _at_least_0(value: float, name: str = "theta") -> float:
     if not 0 <= value < math.inf:
         raise ValueError(f"{name} is at least 0 and finite, not {value}")
@@ -332,9 +319,3 @@ def _sign(x: Tensor) -> Tensor:
 def _filled(labels: Tensor, where: Tensor, present: Tensor, absent: Tensor) -> Tensor:
     """Copy of the labels with the pairs ``where`` set to +1 or -1."""
     return labels + where * (present.to(torch.int8) - absent.to(torch.int8))
-
-
-def listed(items: list[str], between: str = "; ") -> str:
-    """Join the first ``SHOWN`` items and say how many more there are."""
-    more = f"{between}and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
-    return between.join(items[:SHOWN]) + more

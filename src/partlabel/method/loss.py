@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from partlabel.method.checks import check_shapes, exact_labels
+
 #: share of the 8-label words that hold a known label, below which picking out the known ones is faster than using all
 SPARSE_WORDS = 0.35
 #: weights above this overflow in float32 once multiplied by a loss
 LARGEST_G = 1e30
-#: wrong labels that an error lists
-SHOWN = 20
 
 
 def solve_g(gamma: float = 1.0, p0: float = 0.1, value: float = 5.0) -> tuple[float, float]:
@@ -60,6 +60,7 @@ def partial_bce(
     beta: float | None = None,
     reduction: str = "mean",
     weight: Tensor | None = None,
+    check: bool = True,
 ) -> Tensor:
     """Return the partial-BCE loss (eq. 1, with the minus sign that the paper's print lacks).
 
@@ -87,7 +88,10 @@ def partial_bce(
         beta: see alpha.
         reduction: "mean" over the rows, or "sum" over them.
         weight: float (N, C), at least 0: factors of the single labels, such as less for those that a model added.
-            p_i counts a known label as one whatever its weight. None is 1 for all.
+            Those of unknown labels may be NaN. p_i counts a known label as one whatever its weight. None is 1
+            for all.
+        check: look at the values of labels and weights, which makes a GPU wait; False where they were checked before,
+            and are int8.
 
     Returns:
         Scalar, at least 0: float64 for float64 scores, else float32.
@@ -99,8 +103,7 @@ def partial_bce(
     Warns:
         UserWarning: labels of several rows hold a 1 and no -1, as a 0/1 target does.
     """
-    if scores.ndim != 2 or scores.shape != labels.shape or scores.shape[1] == 0:
-        raise ValueError(f"scores and labels are both (N, C), not {tuple(scores.shape)} and {tuple(labels.shape)}")
+    check_shapes(scores, labels)
     if reduction not in ("mean", "sum"):
         raise ValueError(f'reduction is "mean" or "sum", not "{reduction}"')
     constants = _constants(gamma, p0, value, alpha, beta)
@@ -109,13 +112,23 @@ def partial_bce(
     if scores.dtype != torch.float64:
         scores = scores.float()
     divisor = max(rows, 1) if reduction == "mean" else 1
+    labels = _checked(labels) if check else labels
     if weight is not None:
-        return _weighted(scores, _checked(labels), weight, constants, classes * divisor)
-    return _PartialBCE.apply(scores, _checked(labels), constants, classes * divisor)
+        if weight.shape != labels.shape or (check and bool(((weight < 0) | (weight.isnan() & (labels != 0))).any())):
+            wanted = f"{tuple(labels.shape)} and at least 0"
+            raise ValueError(f"the weights of labels are {wanted}, not {tuple(weight.shape)}")
+        return _weighted(scores, labels, weight, constants, classes * divisor)
+    return _PartialBCE.apply(scores, labels, constants, classes * divisor)
 
 
 class PartialBCE(nn.Module):
-    """The partial-BCE loss as a module; see ``partial_bce`` for the formula, the arguments and the errors."""
+    """The partial-BCE loss as a module; see ``partial_bce`` for the formula, the arguments and the errors.
+
+    >>> import torch
+    >>> scores = torch.zeros(1, 2)
+    >>> PartialBCE()(scores, torch.tensor([[1, 0]]))  # g(1/2) / 2 * log 2 with g(1/2) = 29/9
+    tensor(1.1167)
+    """
 
     def __init__(
         self,
@@ -169,19 +182,9 @@ def _check_g(constants: tuple[float, float, float], classes: int) -> None:
 
 
 def _checked(labels: Tensor) -> Tensor:
-    """Labels as int8, all in {1, -1, 0}."""
-    exact = labels.to(torch.int8)
-    if exact.numel() == 0:
-        return exact
-    low, high = map(float, torch.aminmax(exact if labels.dtype == torch.bool else labels))
-    whole = not labels.is_floating_point() or torch.equal(exact.to(labels.dtype), labels)
-    if not (whole and low >= -1 and high <= 1):
-        values = labels.double()  # in which no value of another dtype equals -1 by wrapping around
-        places = (~((values == 1) | (values == -1) | (values == 0))).nonzero().tolist()
-        listed = "; ".join(f"row {r} class {c}: {labels[r, c].item()}" for r, c in places[:SHOWN])
-        more = f"; and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
-        raise ValueError(f"labels are 1 (present), -1 (absent) or 0 (unknown): {listed}{more}")
-    if high == 1 and low == 0 and len(labels) > 1:
+    """Labels as int8, all in {1, -1, 0}; a warning where 0 may be meant as absent."""
+    exact = exact_labels(labels)
+    if len(labels) > 1 and tuple(map(int, torch.aminmax(exact))) == (0, 1):
         warnings.warn(
             "no known absent label (-1) in a batch with known present ones; is 0 meant as absent? Here 0 is unknown",
             stacklevel=3,
@@ -256,7 +259,7 @@ def _on_all(
 ) -> tuple[Tensor, Tensor]:
     """Loss and its gradient, by passes over all labels."""
     minus_y = labels.neg().to(scores.dtype)
-    if int(torch.count_nonzero(labels)) == labels.numel():  # g(1) for all rows, and nothing to leave out
+    if labels.is_cpu and int(torch.count_nonzero(labels)) == labels.numel():  # g(1) for all rows; a GPU would wait
         weight = (constants[0] + constants[1]) / divisor
         wrong = scores * minus_y
         return _softplus(wrong).sum() * weight, torch.sigmoid(wrong).mul_(minus_y.mul_(weight))
@@ -271,9 +274,8 @@ def _weighted(
     scores: Tensor, labels: Tensor, weight: Tensor, constants: tuple[float, float, float], divisor: int
 ) -> Tensor:
     """The loss where single labels have a weight."""
-    if weight.shape != labels.shape or bool((weight < 0).any()):
-        raise ValueError(f"the weights of labels are {tuple(labels.shape)} and at least 0, not {tuple(weight.shape)}")
     known = labels != 0
+    weight = torch.where(known, weight, 0)  # NaN times 0 is NaN
     weights = _weights(known.sum(1).clamp(min=1).to(scores.dtype), scores.shape[1], constants, divisor)
     wrong = torch.where(known, scores, 0) * labels.neg().to(scores.dtype)
     return (_softplus(wrong) * weight.to(scores.dtype) * known).sum(1).dot(weights)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from partlabel.method.curriculum import check_labels, listed
+from partlabel.method.checks import check_labels, listed
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,10 @@ A pair (image, class) counts only when its label is known; nothing about an unkn
 positives, predicted positives and the precision-recall curve are integer counts over the known pairs, so the result
 does not depend on batches, order or processes.
 
+Average precision, the area under the ROC curve, precision and F1 of a class are defined only where a false positive can
+be seen: with known present labels alone they would be perfect whatever the scores. Such classes are left out of the
+means and of the overall precision and micro-F1, and listed.
+
 Scores and thresholds are compared in single precision. Infinite scores are allowed (a probability of exactly 0 or 1 has
 one); the score of a known pair that is not a number is an error. A class is predicted present where
 ``score >= threshold``.
@@ -11,17 +15,19 @@ one); the score of a known pair that is not a number is an error. A class is pre
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.core.errors import UserError
+from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.metrics.accumulator import Accumulator
-from partlabel.metrics.pairs import Array
+from partlabel.metrics.pairs import Array, to_numpy
 from partlabel.metrics.report import DECISION_RULE, FORMS
-from partlabel.metrics.result import Form, Metrics
+from partlabel.metrics.result import Metrics
+from partlabel.metrics.values import Form
 
 __all__ = ["DECISION_RULE", "FORMS", "Accumulator", "Metrics", "average_precision", "evaluate"]
 
@@ -40,7 +46,8 @@ def average_precision(scores: Array, labels: Array, *, form: Form = "area") -> N
         form: ``"area"`` or ``"11point"``.
 
     Returns:
-        (C,) float64 in [0, 1]; NaN for a class without a known present label, for which it is undefined.
+        (C,) float64 in [0, 1]; NaN for a class without known labels of both signs. Without a known present label it is
+        undefined; without a known absent one it would be 1 whatever the scores.
 
     Raises:
         UserError: shapes differ, a label is not +1, -1 or 0, or the score of a known pair is NaN.
@@ -73,20 +80,32 @@ def evaluate(
         exclude: classes (names or columns) left out of every metric, the exact match and all divisors.
         zero_division: None: precision is undefined for a class without predicted presents, recall without known
             presents, F1 without both, and the means are over the classes that remain; 0 or 1: undefined values of these
-            three count as that number instead (0 is scikit-learn's default). Average precision without a known present
-            label stays undefined.
+            three count as that number instead (0 is scikit-learn's default). What needs a known absent label stays
+            undefined without one.
 
     Returns:
         The metrics, with the counts they come from; ``to_dict`` for JSON, ``table`` for people.
 
     Raises:
         UserError: as ``average_precision``; unknown or repeated class names; thresholds of a wrong shape or not finite.
+
+    Warns:
+        PartlabelWarning: labels of another type than int8 hold 1 and 0 and no -1, as a 0/1 matrix does. (In int8, which
+            label tables give, such labels are silently what they are: of one sign.)
     """
     shape = np.shape(scores)
     if len(shape) != 2:
         raise UserError(f"scores must have the shape (images, classes), found {tuple(shape)}")
     accumulator = Accumulator(shape[1], class_names)
     accumulator.update(scores, labels)
+    given = to_numpy(labels)
+    if given.dtype != np.int8 and (given == 0).any() and given.max() == 1 and given.min() == 0:
+        warnings.warn(
+            "no label is known absent (-1), but some are present (1) and unknown (0); is 0 meant as absent? Here 0 is "
+            "unknown, and only recall can be measured",
+            PartlabelWarning,
+            stacklevel=2,
+        )
     return accumulator.compute(
         thresholds, form=form, min_support=min_support, exclude=exclude, zero_division=zero_division
     )

@@ -18,12 +18,14 @@ from partlabel.metrics.pairs import (
     descending_bits,
     join,
     ranges,
+    roc_area,
     segment_sums,
     take,
     to_numpy,
 )
 from partlabel.metrics.report import FORMS
-from partlabel.metrics.result import Form, Metrics
+from partlabel.metrics.result import Metrics
+from partlabel.metrics.values import Form
 
 
 class Accumulator:
@@ -178,6 +180,7 @@ class Accumulator:
         positive_start = np.searchsorted(positive_keys, first)
         true_positive = np.searchsorted(positive_keys, cut, side="right") - positive_start[:-1]
         present = np.diff(positive_start)
+        absent = np.diff(start) - present
         return Metrics(
             class_names=self.class_names,
             form=form,
@@ -185,9 +188,10 @@ class Accumulator:
             zero_division=zero_division,
             min_support=min_support,
             excluded=excluded,
-            average_precision=curve(positive, positive_keys, start, positive_start, form),
+            average_precision=np.where(absent > 0, curve(positive, positive_keys, start, positive_start, form), np.nan),
+            roc_auc=roc_area(keys, positive, start, positive_start),
             present=present,
-            absent=np.diff(start) - present,
+            absent=absent,
             true_positive=true_positive,
             false_positive=end - start[:-1] - true_positive,
             images=len(counts),

@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 #: the metrics that are resampled, named as in ``partlabel.metrics.Metrics``
 NAMES = (
     "mean_ap",
+    "mean_roc_auc",
     "zero_one",
     "zero_one_full_rows",
     "macro_f1",
@@ -61,6 +62,7 @@ class Design:
         said = x >= thresholds.astype(np.float32)[cls]
         self._segments(image, cls, x, present)
         self._present = self._matrix(cls[present], image[present], self.classes)
+        self._absent = self._matrix(cls[~present], image[~present], self.classes)
         self._said = self._matrix(cls[said], image[said], self.classes)
         self._right = self._matrix(cls[said & present], image[said & present], self.classes)
         wrong = np.bincount(image[said != present], minlength=self.images) > 0
@@ -75,13 +77,15 @@ class Design:
         ends = np.append((cls[1:] != cls[:-1]) | (x[1:] != x[:-1]), True)[: len(x)]
         tie = np.cumsum(ends) - ends
         last = np.append(cls[1:] != cls[:-1], True)[: len(x)]
-        closes = np.bincount(tie, present, int(ends.sum())) > 0
-        closes |= last[ends]
+        met = np.bincount(tie, present, int(ends.sum())) > 0
+        closes = met | last[ends]
         segment = (np.cumsum(closes) - closes)[tie]
         number = int(closes.sum())
         self._all = self._matrix(segment, image, number)
         self._hits = self._matrix(segment[present], image[present], number)
-        of = cls[ends][closes]
+        tied = met[tie] & ~present
+        self._tied = self._matrix(segment[tied], image[tied], number)
+        of = self._class = cls[ends][closes]
         self._first = np.searchsorted(of, of, side="left")
         ones = np.ones(number)
         self._of_class = sparse.csr_array((ones, (of, np.arange(number))), shape=(self.classes, number))
@@ -98,15 +102,22 @@ class Design:
         """All metrics under B vectors of weights (N, B), at least 0; the definitions are those of ``Metrics``."""
         hits = self._hits @ weights
         with np.errstate(invalid="ignore", divide="ignore"):
-            precision_there = self._cumulated(hits) / self._cumulated(self._all @ weights)
-            gained = self._of_class @ np.nan_to_num(precision_there * hits)
-            present, said, right = (m @ weights for m in (self._present, self._said, self._right))
-            ap = gained / present
-            precision, recall, f1 = right / said, right / present, 2 * right / (said + present)
+            present, absent, said, right = (m @ weights for m in (self._present, self._absent, self._said, self._right))
+            here, above = self._all @ weights, self._cumulated(hits)
+            all_above = self._cumulated(here)
+            gained = self._of_class @ np.nan_to_num(above / all_above * hits)
+            beaten = absent[self._class] - (all_above - above) + self._tied @ weights / 2
+            one_sided = (present > 0) & (absent == 0)
+            ap = np.where(one_sided, np.nan, gained / present)
+            auc = self._of_class @ (beaten * hits) / (present * absent)
+            precision = np.where(one_sided, np.nan, right / said)
+            recall, f1 = right / present, np.where(one_sided, np.nan, 2 * right / (said + present))
             known, exact, full, exact_full = self._rows @ weights
-            all_present, all_said, all_right = present.sum(0), said.sum(0), right.sum(0)
+            seen = ~one_sided  # in these classes a false positive is possible
+            all_present, all_said, all_right = ((m * seen).sum(0) for m in (present, said, right))
             found = {
                 "mean_ap": _mean(ap),
+                "mean_roc_auc": _mean(auc),
                 "zero_one": exact / known,
                 "zero_one_full_rows": exact_full / full,
                 "macro_f1": _mean(f1),
@@ -114,7 +125,7 @@ class Design:
                 "pc_precision": _mean(precision),
                 "pc_recall": _mean(recall),
                 "ov_precision": all_right / all_said,
-                "ov_recall": all_right / all_present,
+                "ov_recall": right.sum(0) / present.sum(0),
             }
         return Resampled(found, ap.T.astype(np.float32))
 

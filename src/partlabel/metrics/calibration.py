@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from partlabel.core.errors import UserError
+
 Floats = NDArray[np.float64]
 
 #: the slope never falls below this: a higher score must not mean a lower probability
@@ -24,6 +26,8 @@ _POOLED_SPREAD = np.array([2.0, 5.0])
 #: how many classes the starting spread counts as, so that a handful of classes do not agree by chance
 _PRIOR_CLASSES = 2.0
 BINS = 15
+#: scores before the sigmoid; beyond this a training has diverged
+LARGEST = 1e4
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,45 @@ def fit(
     Returns:
         The calibration, or None where all known labels are present or all absent, so that nothing can be fitted.
     """
+    found = fit_classes(scores, classes, present, count)
+    if found is None:
+        return None
+    return Calibration(tuple(found.theta[:, 0].tolist()), tuple(found.theta[:, 1].tolist()))
+
+
+@dataclass(frozen=True, eq=False)
+class ClassFits:
+    """What :func:`fit_classes` found: (C, 2) slopes and offsets, and the distribution over the classes they lean on.
+
+    ``mean`` (2,) and ``spread`` (2, 2) are of that normal distribution.
+    """
+
+    theta: Floats
+    mean: Floats
+    spread: Floats
+
+    def again(
+        self, x: Floats, classes: NDArray[np.integer], present: NDArray[np.bool_], weight: NDArray[np.floating]
+    ) -> Floats:
+        """Slopes and offsets (C, 2) of the same labels, each counted ``weight`` times, under the same distribution."""
+        precision = np.linalg.inv(self.spread).astype(np.float64)
+        return _newton(x, classes, present.astype(np.float64), self.theta, self.mean, precision, weight)[0]
+
+
+def fit_classes(
+    scores: NDArray[np.floating], classes: NDArray[np.integer], present: NDArray[np.bool_], count: int
+) -> ClassFits | None:
+    """Fit as :func:`fit`, and keep what the classes have in common.
+
+    Raises:
+        UserError: scores that are not finite, or beyond ``LARGEST``.
+    """
+    largest = float(np.abs(scores).max(initial=0))
+    if not largest <= LARGEST:
+        raise UserError(
+            f"scores reach {largest:.3g}, so they are no log-odds and cannot be calibrated: the training has probably "
+            "diverged; train with a lower learning rate"
+        )
     if present.all() or not present.any():
         return None
     x, y = np.asarray(scores, np.float64), present.astype(np.float64)
@@ -96,7 +139,7 @@ def fit(
         if np.abs(mean - before).max() < 1e-4:
             break
     theta, _ = _newton(x, classes, y, theta, mean, np.linalg.inv(spread))
-    return Calibration(tuple(theta[:, 0].tolist()), tuple(theta[:, 1].tolist()))
+    return ClassFits(theta, mean, spread)
 
 
 def reliability(probabilities: NDArray[np.floating], present: NDArray[np.bool_], bins: int = BINS) -> Reliability:
@@ -114,7 +157,13 @@ def reliability(probabilities: NDArray[np.floating], present: NDArray[np.bool_],
 
 
 def _newton(
-    x: Floats, group: NDArray[np.integer], y: Floats, theta: Floats, mean: Floats, precision: Floats
+    x: Floats,
+    group: NDArray[np.integer],
+    y: Floats,
+    theta: Floats,
+    mean: Floats,
+    precision: Floats,
+    weight: NDArray[np.floating] | None = None,
 ) -> tuple[Floats, Floats]:
     """Minimise, for each group, the logistic loss plus ``(theta - mean)' precision (theta - mean) / 2``.
 
@@ -123,11 +172,12 @@ def _newton(
     Returns:
         theta (G, 2), slope and offset, and the inverse Hessian (G, 2, 2) at it.
     """
-    theta, inverse = _descend(x, group, y, theta, mean, precision, np.zeros(len(theta), bool))
+    weight = np.ones(len(x)) if weight is None else weight
+    theta, inverse = _descend(x, group, y, theta, mean, precision, np.zeros(len(theta), bool), weight)
     low = theta[:, 0] < MIN_SLOPE
     if low.any():
         theta[low, 0] = MIN_SLOPE
-        theta, inverse = _descend(x, group, y, theta, mean, precision, low)
+        theta, inverse = _descend(x, group, y, theta, mean, precision, low, weight)
     return theta, inverse
 
 
@@ -139,6 +189,7 @@ def _descend(
     mean: Floats,
     precision: Floats,
     fixed: NDArray[np.bool_],
+    weight: NDArray[np.floating],
 ) -> tuple[Floats, Floats]:
     """Newton's method with step halving; the slope of ``fixed`` groups stays."""
     size = len(theta)
@@ -146,16 +197,15 @@ def _descend(
     def cost(theta: Floats) -> Floats:
         z = theta[group, 0] * x + theta[group, 1]
         away = theta - mean
-        return (
-            np.bincount(group, np.logaddexp(0, z) - y * z, size) + np.einsum("gi,ij,gj->g", away, precision, away) / 2
-        )
+        loss = np.bincount(group, weight * (np.logaddexp(0, z) - y * z), size)
+        return loss + np.einsum("gi,ij,gj->g", away, precision, away) / 2
 
     now = cost(theta)
     for _ in range(100):
         p = sigmoid(theta[group, 0] * x + theta[group, 1])
-        w = p * (1 - p)
+        w, residual = weight * p * (1 - p), weight * (p - y)
         gradient = (theta - mean) @ precision
-        gradient += np.stack([np.bincount(group, (p - y) * x, size), np.bincount(group, p - y, size)], 1)
+        gradient += np.stack([np.bincount(group, residual * x, size), np.bincount(group, residual, size)], 1)
         hessian = np.tile(precision, (size, 1, 1))
         hessian[:, 0, 0] += np.bincount(group, w * x * x, size)
         hessian[:, 0, 1] += np.bincount(group, w * x, size)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from partlabel.metrics.result import Form
+from partlabel.metrics.values import Form
 
 if TYPE_CHECKING:
     import torch
@@ -51,6 +51,30 @@ def curve(
         reached = [np.where(10 * found >= tenth * present[column], precision, 0.0) for tenth in range(11)]
         result[defined] = sum(np.maximum.reduceat(each, blocks) for each in reached) / 11
     return result
+
+
+def roc_area(
+    keys: NDArray[np.uint64],
+    positive: NDArray[np.intp],
+    start: NDArray[np.intp],
+    positive_start: NDArray[np.intp],
+) -> NDArray[np.float64]:
+    """Area under the ROC curve of each class: how likely a present label scores above an absent one, ties as one half.
+
+    Equal to the Mann-Whitney statistic over its largest value; NaN without known labels of both signs.
+    """
+    num_classes = len(start) - 1
+    present = np.diff(positive_start)
+    absent = np.diff(start) - present
+    positive_keys = keys[positive]
+    column = (positive_keys >> CLASS_SHIFT).astype(np.intp)
+    tie = positive_keys & ~np.uint64(1)  # the word of an absent label with the same score
+    before = np.searchsorted(positive_keys, positive_keys, side="left") - positive_start[column]
+    above = np.searchsorted(keys, tie, side="left") - start[column] - before
+    equal = np.searchsorted(keys, tie, side="right") - np.searchsorted(keys, tie, side="left")
+    beaten = np.bincount(column, absent[column] - above - equal / 2, num_classes)
+    pairs = present * absent
+    return np.divide(beaten, pairs, out=np.full(num_classes, np.nan), where=pairs > 0)
 
 
 def descending_bits(values: NDArray[np.float32]) -> NDArray[np.uint32]:

@@ -9,7 +9,7 @@ import numpy as np
 from rich.cells import cell_len
 
 if TYPE_CHECKING:
-    from partlabel.metrics.result import Metrics
+    from partlabel.metrics.values import MetricValues
 
 #: what each form of average precision means, as printed in every report
 FORMS: dict[str, str] = {
@@ -18,9 +18,14 @@ FORMS: dict[str, str] = {
 }
 DECISION_RULE = "present where score >= threshold"
 UNDEFINED = "precision without predicted presents, recall without known presents, F1 without both are undefined"
+#: what one sign alone cannot measure
+BOTH_SIGNS = (
+    "AP, AUROC, precision and F1 need known absent labels, as without them nothing can be wrongly called present"
+)
 #: name of each metric in the paper's tables
 TITLES = {
     "mean_ap": "mAP",
+    "mean_roc_auc": "AUROC",
     "zero_one": "0-1",
     "zero_one_full_rows": "0-1 full",
     "macro_f1": "macro-F1",
@@ -34,11 +39,11 @@ NAMES_SHOWN = 10
 NAME_WIDTH = 32
 
 
-def to_dict(metrics: Metrics) -> dict[str, Any]:
+def to_dict(metrics: MetricValues) -> dict[str, Any]:
     """See ``Metrics.to_dict``."""
     undefined = {
         name: metrics.names(np.isnan(getattr(metrics, name)))
-        for name in ("average_precision", "precision", "recall", "f1")
+        for name in ("average_precision", "roc_auc", "precision", "recall", "f1")
     }
     return {
         "metrics": {name: _value(getattr(metrics, name)) for name in TITLES},
@@ -48,6 +53,7 @@ def to_dict(metrics: Metrics) -> dict[str, Any]:
         "average_precision": {"form": metrics.form, "meaning": f"{FORMS[metrics.form]}; mean over classes"},
         "decision_rule": DECISION_RULE,
         "zero_division": _zero_division(metrics),
+        "one_sign": BOTH_SIGNS,
         "images": {
             "evaluated": metrics.images,
             "with_known_labels": metrics.images_known,
@@ -68,7 +74,7 @@ def to_dict(metrics: Metrics) -> dict[str, Any]:
     }
 
 
-def table(metrics: Metrics, classes: int) -> str:
+def table(metrics: MetricValues, classes: int) -> str:
     """See ``Metrics.table``."""
     known = int(metrics.present.sum() + metrics.absent.sum())
     blocks = [
@@ -88,7 +94,7 @@ def table(metrics: Metrics, classes: int) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def _bases(metrics: Metrics) -> dict[str, tuple[int, int, str]]:
+def _bases(metrics: MetricValues) -> dict[str, tuple[int, int, str]]:
     """What each metric is a mean or share over: count, of how many, of what."""
     total = len(metrics.class_names) - int(metrics.excluded.sum())
 
@@ -96,14 +102,16 @@ def _bases(metrics: Metrics) -> dict[str, tuple[int, int, str]]:
         return int(np.count_nonzero(~np.isnan(values))), total, "classes"
 
     present, absent = int(metrics.present.sum()), int(metrics.absent.sum())
-    predicted = int(metrics.true_positive.sum() + metrics.false_positive.sum())
+    predicted = int((metrics.true_positive + metrics.false_positive)[~metrics.one_sided].sum())
     known = present + absent
+    refutable = known - int(metrics.present[metrics.one_sided].sum())
     return {
         "mean_ap": defined(metrics.average_precision),
+        "mean_roc_auc": defined(metrics.roc_auc),
         "zero_one": (metrics.images_known, metrics.images, "images (known labels right)"),
         "zero_one_full_rows": (metrics.images_full, metrics.images, "images (all labels known)"),
         "macro_f1": defined(metrics.f1),
-        "micro_f1": (known, known, "known labels"),
+        "micro_f1": (refutable, known, "known labels"),
         "pc_precision": defined(metrics.precision),
         "pc_recall": defined(metrics.recall),
         "ov_precision": (predicted, known, "known labels (predicted present)"),
@@ -111,7 +119,7 @@ def _bases(metrics: Metrics) -> dict[str, tuple[int, int, str]]:
     }
 
 
-def _per_class(metrics: Metrics) -> list[dict[str, Any]]:
+def _per_class(metrics: MetricValues) -> list[dict[str, Any]]:
     columns = {
         "threshold": metrics.thresholds,
         "present": metrics.present,
@@ -120,6 +128,7 @@ def _per_class(metrics: Metrics) -> list[dict[str, Any]]:
         "false_positive": metrics.false_positive,
         "false_negative": metrics.false_negative,
         "average_precision": metrics.average_precision,
+        "roc_auc": metrics.roc_auc,
         "precision": metrics.precision,
         "recall": metrics.recall,
         "f1": metrics.f1,
@@ -131,7 +140,7 @@ def _per_class(metrics: Metrics) -> list[dict[str, Any]]:
     ]
 
 
-def _class_table(metrics: Metrics, limit: int) -> str:
+def _class_table(metrics: MetricValues, limit: int) -> str:
     chosen = np.flatnonzero(~metrics.excluded)
     heading = ""
     if len(chosen) > limit:
@@ -140,7 +149,7 @@ def _class_table(metrics: Metrics, limit: int) -> str:
         chosen = chosen[order[:limit]]
     if not limit:
         return ""
-    ratios = (metrics.average_precision, metrics.precision, metrics.recall, metrics.f1)
+    ratios = (metrics.average_precision, metrics.roc_auc, metrics.precision, metrics.recall, metrics.f1)
     rows = [
         [
             _cut(metrics.class_names[c]),
@@ -150,15 +159,15 @@ def _class_table(metrics: Metrics, limit: int) -> str:
         ]
         for c in chosen
     ]
-    return heading + _align([["class", "present", "absent", "AP %", "P %", "R %", "F1 %"], *rows], left=(0,))
+    return heading + _align([["class", "present", "absent", "AP %", "AUROC %", "P %", "R %", "F1 %"], *rows], left=(0,))
 
 
-def _notes(metrics: Metrics) -> list[str]:
+def _notes(metrics: MetricValues) -> list[str]:
     lowest, highest = metrics.thresholds.min(), metrics.thresholds.max()
     limits = f"{lowest:g}" if lowest == highest else f"per class, {lowest:g} to {highest:g}"
     lists = {
-        "AP undefined, no known present label": metrics.names(np.isnan(metrics.average_precision)),
-        "AP is 100 whatever the scores, no known absent label": metrics.names(metrics.one_sided),
+        "AP undefined, no known present label": metrics.names(metrics.present == 0),
+        "AP, precision and F1 undefined, no known absent label": metrics.names(metrics.one_sided),
         f"fewer than {metrics.min_support} known present labels": metrics.names(metrics.below_support),
         "excluded": [metrics.class_names[c] for c in np.flatnonzero(metrics.excluded)],
     }
@@ -173,7 +182,7 @@ def _notes(metrics: Metrics) -> list[str]:
     return notes
 
 
-def _zero_division(metrics: Metrics) -> str:
+def _zero_division(metrics: MetricValues) -> str:
     if metrics.zero_division is None:
         return f"{UNDEFINED}; these are left out of the means"
     return f"{UNDEFINED}; these count as {metrics.zero_division}"

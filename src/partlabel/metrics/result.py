@@ -1,138 +1,25 @@
-"""What an evaluation found: counts, the metrics they give, and how they are shown."""
+"""The metrics of one evaluation, with the forms in which they are shown."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from partlabel.core.optional import load
 from partlabel.metrics import report
+from partlabel.metrics.values import MetricValues
 
-Form: TypeAlias = Literal["area", "11point"]
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
-@dataclass(frozen=True, eq=False)
-class Metrics:
-    """The metrics of one evaluation; every ratio comes from the integer counts it holds.
+class Metrics(MetricValues):
+    """The metrics of one evaluation: values as described at :class:`MetricValues`, as JSON, text or a data frame.
 
-    Means and ratios that are undefined are NaN here and None in ``to_dict``. Arrays have one entry for each class,
-    excluded classes with counts of 0 and NaN.
-
-    Attributes:
-        class_names: C names.
-        form: the form of average precision, a key of ``FORMS``.
-        thresholds: (C,) float64; a class is predicted present where ``score >= threshold``.
-        zero_division: what undefined precision, recall and F1 count as; None leaves them out of the means.
-        min_support: see ``evaluate``.
-        excluded: (C,) bool.
-        average_precision: (C,) float64, NaN undefined.
-        present, absent: (C,) int64, known labels.
-        true_positive, false_positive: (C,) int64.
-        images: images evaluated, each once.
-        duplicates: rows that were dropped because their image had been seen.
-        images_known, images_full: images with a known label, and with all labels known.
-        exact_known, exact_full: of these, images whose known labels are all predicted right.
+    >>> from partlabel.metrics import evaluate
+    >>> found = evaluate([[2.0], [-1.0], [0.5]], [[1], [-1], [-1]], class_names=["cat"])
+    >>> found.mean_ap, found.micro_f1
+    (1.0, 0.6666666666666666)
     """
-
-    class_names: tuple[str, ...]
-    form: Form
-    thresholds: NDArray[np.float64]
-    zero_division: Literal[0, 1] | None
-    min_support: int
-    excluded: NDArray[np.bool_]
-    average_precision: NDArray[np.float64]
-    present: NDArray[np.int64]
-    absent: NDArray[np.int64]
-    true_positive: NDArray[np.int64]
-    false_positive: NDArray[np.int64]
-    images: int
-    duplicates: int
-    images_known: int
-    images_full: int
-    exact_known: int
-    exact_full: int
-
-    @property
-    def false_negative(self) -> NDArray[np.int64]:
-        """(C,) known present labels that were predicted absent."""
-        return self.present - self.true_positive
-
-    @property
-    def precision(self) -> NDArray[np.float64]:
-        """(C,) ``TP / (TP + FP)``; undefined without a predicted present."""
-        return self._ratio(self.true_positive, self.true_positive + self.false_positive)
-
-    @property
-    def recall(self) -> NDArray[np.float64]:
-        """(C,) ``TP / (TP + FN)``; undefined without a known present."""
-        return self._ratio(self.true_positive, self.present)
-
-    @property
-    def f1(self) -> NDArray[np.float64]:
-        """(C,) ``2 TP / (2 TP + FP + FN)``; undefined without a predicted and a known present."""
-        return self._ratio(2 * self.true_positive, self.true_positive + self.false_positive + self.present)
-
-    @property
-    def mean_ap(self) -> float:
-        """mAP: mean of the average precision over the classes for which it is defined."""
-        return _mean(self.average_precision)
-
-    @property
-    def zero_one(self) -> float:
-        """0-1 exact match on known labels: share of the images with known labels that have all of these right."""
-        return _share(self.exact_known, self.images_known)
-
-    @property
-    def zero_one_full_rows(self) -> float:
-        """0-1 exact match over the images whose labels are all known."""
-        return _share(self.exact_full, self.images_full)
-
-    @property
-    def macro_f1(self) -> float:
-        """Macro-F1: mean of the F1 of the classes, never made from mean precision and mean recall."""
-        return _mean(self.f1)
-
-    @property
-    def micro_f1(self) -> float:
-        """Micro-F1: F1 of all known pairs taken together."""
-        predicted = int(self.true_positive.sum() + self.false_positive.sum())
-        return self._overall(2 * int(self.true_positive.sum()), predicted + int(self.present.sum()))
-
-    @property
-    def pc_precision(self) -> float:
-        """PC-P: mean of the precision of the classes."""
-        return _mean(self.precision)
-
-    @property
-    def pc_recall(self) -> float:
-        """PC-R: mean of the recall of the classes."""
-        return _mean(self.recall)
-
-    @property
-    def ov_precision(self) -> float:
-        """OV-P: precision of all known pairs taken together."""
-        return self._overall(int(self.true_positive.sum()), int(self.true_positive.sum() + self.false_positive.sum()))
-
-    @property
-    def ov_recall(self) -> float:
-        """OV-R: recall of all known pairs taken together."""
-        return self._overall(int(self.true_positive.sum()), int(self.present.sum()))
-
-    @property
-    def below_support(self) -> NDArray[np.bool_]:
-        """(C,) classes with a known present label, but with fewer than ``min_support``."""
-        return (self.present > 0) & (self.present < self.min_support)
-
-    @property
-    def one_sided(self) -> NDArray[np.bool_]:
-        """(C,) classes with known present and no known absent labels: average precision 1 whatever the scores."""
-        return (self.present > 0) & (self.absent == 0)
-
-    def names(self, chosen: NDArray[np.bool_]) -> list[str]:
-        """Names of the chosen (C,) classes, excluded ones left out."""
-        return [self.class_names[c] for c in np.flatnonzero(chosen & ~self.excluded)]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as values that JSON can hold: ratios in [0, 1], None where undefined."""
@@ -142,22 +29,14 @@ class Metrics:
         """The metrics as text in percent, with at most this many classes (those of the lowest average precision)."""
         return report.table(self, classes)
 
-    def _overall(self, numerator: int, denominator: int) -> float:
-        if denominator:
-            return numerator / denominator
-        return float("nan") if self.zero_division is None else float(self.zero_division)
+    def to_pandas(self) -> DataFrame:
+        """Return one row for each class: known labels and metrics in [0, 1], NaN where undefined.
 
-    def _ratio(self, numerator: NDArray[np.int64], denominator: NDArray[np.int64]) -> NDArray[np.float64]:
-        result = np.full(len(numerator), np.nan if self.zero_division is None else float(self.zero_division))
-        np.divide(numerator, denominator, out=result, where=denominator > 0)
-        result[self.excluded] = np.nan
-        return result
-
-
-def _mean(values: NDArray[np.float64]) -> float:
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if len(defined) else float("nan")
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
+        Raises:
+            UserError: pandas is not installed.
+        """
+        pandas = load("pandas")
+        names = ("present", "absent", "average_precision", "roc_auc", "precision", "recall", "f1")
+        columns = {name: getattr(self, name) for name in names}
+        index = pandas.Index(self.class_names, name="class")
+        return pandas.DataFrame({**columns, "threshold": self.thresholds}, index=index)[~self.excluded]

@@ -21,6 +21,8 @@ _STEP = 1.1
 _ENOUGH = 3
 #: a score distribution is another one where the test says so at this level and the distance matters in practice
 _LEVEL, _DISTANCE = 0.01, 0.1
+#: more held-out labels than this are never asked for
+_MANY = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,67 @@ def _starts(first: int, most: int) -> list[int]:
         found.append(first)
         first *= _APART
     return found
+
+
+@dataclass(frozen=True)
+class Reachable:
+    """What precision held-out labels bear out beyond one threshold, looked at for itself.
+
+    ``threshold``: of the scores; ``filled``: unknown labels beyond it; ``tested``, ``wrong``: held-out labels there;
+    ``lower_bound``: of their precision; ``more``: held-out labels that would be needed beyond it besides, if the same
+    share of them is wrong, to bear out what is wanted; None where no number of them would.
+    """
+
+    threshold: float
+    filled: int
+    tested: int
+    wrong: int
+    lower_bound: float
+    more: int | None
+
+
+def reachable(
+    unknown: NDArray[np.float32],
+    held: NDArray[np.float32],
+    right: NDArray[np.bool_],
+    precision: float,
+    level: float,
+) -> Reachable | None:
+    """The threshold with the highest lower bound of the precision; None where no label lies on this side.
+
+    It says what could be reached, not what is promised: the best of several thresholds is better than it will be.
+    Arguments as for :func:`search`; thresholds that fill twice as many labels each are tried.
+    """
+    positive, beyond = np.sort(unknown[unknown > 0])[::-1], held > 0
+    if not len(positive) or not beyond.any():
+        return None
+    found = []
+    counts = np.unique(np.minimum(2 ** np.arange(int(np.log2(len(positive))) + 2), len(positive)))
+    for count in counts:
+        threshold = positive[count - 1]
+        inside = held >= threshold
+        n, k = int(inside.sum()), int((inside & ~right).sum())
+        if n:
+            bound = lower_bound(n - k, n, level)
+            filled = int((positive >= threshold).sum())
+            found.append(Reachable(float(threshold), filled, n, k, bound, _more(n, k, precision, level)))
+    return max(found, key=lambda each: (each.lower_bound, each.filled)) if found else None
+
+
+def _more(tested: int, wrong: int, precision: float, level: float) -> int | None:
+    """Further labels of which the same share is wrong until the lower bound reaches the precision."""
+    if wrong / tested >= 1 - precision:
+        return None
+    low, high = tested, tested
+    while lower_bound(high - math.ceil(wrong / tested * high - 1e-9), high, level) < precision:
+        low, high = high, 2 * high
+        if high > _MANY:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = lower_bound(middle - math.ceil(wrong / tested * middle - 1e-9), middle, level) >= precision
+        low, high = (low, middle) if enough else (middle, high)
+    return high - tested
 
 
 def tested_alone(expected: NDArray[np.float64], precision: float, error: float) -> tuple[NDArray[np.bool_], float]:

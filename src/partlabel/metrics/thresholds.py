@@ -23,6 +23,8 @@ Goal: TypeAlias = Literal["f1", "precision", "recall"]
 Floats = NDArray[np.float64]
 
 DEFAULT = 0.0
+#: of a class about which nothing was learned: no score reaches it, and it is finite for whoever compares with it
+NEVER = float(np.finfo(np.float32).max)
 #: classes with fewer known labels of either sign choose under calibrated probabilities; on COCO pictures their own
 #: threshold is worse below about 20 present labels, and the two are alike above (experiments/thresholds.py)
 MIN_KNOWN = 20
@@ -31,6 +33,7 @@ SOURCES = {
     "own": "chosen on the class's own held-out labels",
     "calibrated": "few held-out labels: best in expectation under the calibrated probabilities",
     "default": "default, as no held-out label is known present, or nothing could be calibrated",
+    "never": "no label of the class was known in training, so it is never called present",
 }
 FOLDS = 5
 
@@ -128,6 +131,7 @@ def fit_thresholds(
     goal: Goal = "f1",
     wanted: float | None = None,
     calibration: Calibration | None = None,
+    never: NDArray[np.bool_] | None = None,
 ) -> Thresholds:
     """Choose a threshold for each class on labels that the model was not trained on.
 
@@ -138,6 +142,7 @@ def fit_thresholds(
         goal: ``f1``, ``precision`` or ``recall``.
         wanted: the precision or recall, above 0 and at most 1.
         calibration: of these classes; without it, classes with few known labels keep the default.
+        never: (C,) classes about which nothing was learned; no score is present in them.
 
     Raises:
         UserError: ``wanted`` is missing, out of range, or given for F1.
@@ -147,6 +152,9 @@ def fit_thresholds(
     sources, reached = ["default"] * len(classes), np.ones(len(classes), bool)
     for c in range(len(classes)):
         present, absent = labels[:, c] > 0, labels[:, c] < 0
+        if never is not None and never[c]:
+            values[c], sources[c] = NEVER, "never"
+            continue
         if not present.any():
             continue
         if min(present.sum(), absent.sum()) >= MIN_KNOWN:
@@ -160,6 +168,11 @@ def fit_thresholds(
         values[c], reached[c] = choose(found, goal, wanted or 1.0)
     at_default, after = (evaluate(scores, labels, limits, classes) for limits in (DEFAULT, values))
     return Thresholds(goal, wanted, values, tuple(sources), reached, at_default, after)
+
+
+def threshold_text(value: float, digits: int = 3) -> str:
+    """A threshold for people; ``never`` where no score reaches it."""
+    return "never" if value >= NEVER else f"{value:.{digits}f}"
 
 
 def check_goal(goal: str, wanted: float | None) -> None:

@@ -19,9 +19,13 @@ class ModelConfig:
     stages: int | None = None
     #: "weldon" (section 4) or "average"
     pooling: Literal["weldon", "average"] = "weldon"
+    #: the classifier sees the square root of each averaged feature, its sign kept; with "average" pooling
+    square_root: bool = False
     #: share of the regions in the mean of the highest and of the lowest, k+ and k-
     k_max: float = 0.1
     k_min: float = 0.1
+    #: WELDON's sum of the two means is halved, as in the author's PyTorch code; its formula does not halve it
+    halved: bool = False
     #: probability of the one dropout layer, after the backbone
     dropout: float = 0.0
     #: heads on the one backbone, each with its own start and dropout; their scores are averaged (an ensemble)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -26,10 +25,8 @@ from partlabel.method.pooling import WeldonPool2d
 from partlabel.metrics.calibration import Calibration, sigmoid
 from partlabel.models.backbone import Backbone
 from partlabel.models.config import ModelConfig
+from partlabel.models.description import DESCRIPTION_FILE, VERSION, WEIGHTS_FILE, decision, read_description
 from partlabel.models.weights import create_backbone
-
-WEIGHTS_FILE, DESCRIPTION_FILE = "model.safetensors", "model.toml"
-_VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,11 +60,14 @@ class Head(nn.Module):
     def __init__(self, channels: int, num_classes: int, config: ModelConfig) -> None:
         super().__init__()
         self.pooling = config.pooling
+        self.square_root = config.square_root
         self.register_buffer("shift", torch.zeros(channels))
         self.register_buffer("scale", torch.ones(channels))
         self.dropout = nn.Dropout(config.dropout)
         self.classifier = nn.Conv2d(channels, num_classes, kernel_size=1)
-        self.pool = WeldonPool2d(config.k_max, config.k_min) if config.pooling == "weldon" else None
+        self.pool = (
+            WeldonPool2d(config.k_max, config.k_min, halved=config.halved) if config.pooling == "weldon" else None
+        )
         try:
             self.graph = LabelGraph(num_classes, config.graph_hidden, config.graph_steps) if config.graph else None
         except ValueError as error:
@@ -80,7 +80,7 @@ class Head(nn.Module):
             # standardising folds into the convolution, which saves a pass over the map; folded in full precision
             weight = weight * self.scale[:, None, None]
             bias = bias - (weight.flatten(1) * self.shift).sum(1)  # type: ignore[operator]
-            features = self._averaged(features)
+            features = self.pooled(features)
         else:
             features = self.dropout(self.before_dropout(features))
         if self.pool is None:  # on one position the convolution is a linear layer, which is faster
@@ -91,11 +91,18 @@ class Head(nn.Module):
 
     def before_dropout(self, features: Tensor) -> Tensor:
         """What the dropout takes in training: the features, averaged with "average" pooling, standardised."""
-        return (self._averaged(features) - self.shift[:, None, None]) * self.scale[:, None, None]
+        return (self.pooled(features) - self.shift[:, None, None]) * self.scale[:, None, None]
 
-    def _averaged(self, features: Tensor) -> Tensor:
+    def pooled(self, features: Tensor) -> Tensor:
+        """Features (N, D, h, w) as the classifier takes them, before they are standardised.
+
+        With "average" pooling (N, D, 1, 1): averaged, and of each its square root with the sign kept, where the model
+        has that. Magnitudes below 1e-6 count as 1e-6, so that the slope of the root stays finite.
+        """
         if self.pool is None and features.shape[-1] * features.shape[-2] > 1:
-            return features.mean((2, 3), keepdim=True)
+            features = features.mean((2, 3), keepdim=True)
+        if self.square_root:
+            features = features.sign() * features.abs().clamp_min(1e-6).sqrt()
         return features
 
     def standardise(self, mean: Tensor, std: Tensor) -> None:
@@ -131,6 +138,10 @@ class Heads(nn.Module):
         scores = torch.stack([head(features) for head in self.members])
         return scores if self.training else scores.mean(0)
 
+    def pooled(self, features: Tensor) -> Tensor:
+        """See :meth:`Head.pooled`."""
+        return self.members[0].pooled(features)  # type: ignore[operator]
+
     def standardise(self, mean: Tensor, std: Tensor) -> None:
         """See :meth:`Head.standardise`."""
         for head in self.members:
@@ -152,9 +163,14 @@ class Model(nn.Module):
         threshold_sources: per class, where its threshold came from, a key of
             :data:`partlabel.metrics.thresholds.SOURCES`.
         calibration: how scores become probabilities; None is the plain sigmoid.
+        start_note: which classes go on from an earlier model, where it had other ones; None otherwise.
 
     Raises:
         UserError: see :func:`partlabel.models.weights.create_backbone` and :class:`Backbone`.
+
+    >>> model = Model.load("run")
+    >>> model.classes, model.preprocessing.size
+    (('red', 'green'), 32)
     """
 
     pixel_scale: Tensor
@@ -186,6 +202,7 @@ class Model(nn.Module):
         self.head = kind(self.backbone.channels, len(self.classes), config)
         self._set_pixels(self.preprocessing)
         self.started_from = start if whole else None
+        self.start_note: str | None = None
         if self.started_from:
             self._start_from(self.started_from)
 
@@ -220,7 +237,7 @@ class Model(nn.Module):
         )
 
     def freeze(self, stages: int) -> None:
-        """Stop training the first ``stages`` stages of the backbone.
+        """Stop training the first ``stages`` stages of the backbone, and what no output depends on.
 
         Raises:
             UserError: the backbone has fewer stages.
@@ -229,7 +246,8 @@ class Model(nn.Module):
             raise UserError(
                 f"{self.config.backbone} has {self.backbone.num_stages} stages; {stages} of them cannot be frozen"
             )
-        for parameter in self.backbone.stage_parameters(stages):
+        fixed = self.backbone.stage_parameters(stages) + self.backbone.unused_parameters(self.preprocessing.size)
+        for parameter in fixed:
             parameter.requires_grad_(False)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -251,10 +269,10 @@ class Model(nn.Module):
     def describe(self) -> dict[str, Any]:
         """All but the weights, as nested plain values."""
         return {
-            "version": _VERSION,
+            "version": VERSION,
             "classes": list(self.classes),
             "class_ids": None if self.class_ids is None else list(self.class_ids),
-            **_decision(self.thresholds, self.threshold_goal, self.threshold_sources, self.calibration),
+            **decision(self.thresholds, self.threshold_goal, self.threshold_sources, self.calibration),
             "preprocessing": msgspec.to_builtins(dataclasses.asdict(self.preprocessing)),
             "model": dataclasses.asdict(self.config),
         }
@@ -308,16 +326,40 @@ class Model(nn.Module):
             raise msgspec.ValidationError(f"thresholds and calibration are not those of {len(self.classes)} classes")
 
     def _start_from(self, folder: Path) -> None:
-        """Take all weights of an earlier model of the same classes; its graph and ours may differ."""
+        """Take all weights of an earlier model; rows of its head go to the classes of the same name.
+
+        Its graph and ours may differ; over other classes the graph starts anew.
+        """
         other = Model.load(folder)
-        if other.classes != self.classes:
-            raise UserError(f"{folder}: the model to start from has other classes, or in another order")
         ours, theirs = self.state_dict(), other.state_dict()
+        if other.classes != self.classes:
+            theirs = self._rows_by_class(ours, theirs, other.classes)
+            new = [name for name in self.classes if name not in other.classes]
+            self.start_note = f"going on from {folder}: {len(self.classes) - len(new)} classes as there" + (
+                f", {len(new)} new: {', '.join(new)}" if new else ""
+            )
         shared = {k: v for k, v in theirs.items() if k in ours or not (k.startswith("head.") and ".graph." in k)}
         wrong = [k for k, v in shared.items() if k not in ours or ours[k].shape != v.shape]
         if wrong or other.config.backbone != self.config.backbone:
             raise UserError(f"{folder}: the model to start from has another network", wrong)
         self.load_state_dict(shared, strict=False)
+
+    def _rows_by_class(
+        self, ours: dict[str, Tensor], theirs: dict[str, Tensor], classes: tuple[str, ...]
+    ) -> dict[str, Tensor]:
+        """Give their weights with the rows of the classifier in our order; a class that they lack keeps our row."""
+        rows = [(i, classes.index(name)) for i, name in enumerate(self.classes) if name in classes]
+        here, there = [i for i, _ in rows], [j for _, j in rows]
+        result = {}
+        for key, value in theirs.items():
+            if ".graph." in key:
+                continue
+            if ".classifier." in key and key in ours:
+                row = ours[key].clone()
+                row[here] = value[there].to(row.dtype)
+                value = row
+            result[key] = value
+        return result
 
     def _set_pixels(self, preprocessing: Preprocessing) -> None:
         """Pictures arrive as 0..255: one multiplication and one addition turn them into the backbone's input."""
@@ -325,68 +367,6 @@ class Model(nn.Module):
         mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
         self.register_buffer("pixel_scale", (1 / (255 * std)).view(3, 1, 1), persistent=False)
         self.register_buffer("pixel_shift", (-mean / std).view(3, 1, 1), persistent=False)
-
-
-def _decision(
-    thresholds: Sequence[float], goal: str, sources: Sequence[str], calibration: Calibration | None
-) -> dict[str, Any]:
-    """The part of ``model.toml`` that says how scores become decisions and probabilities."""
-    found: dict[str, Any] = {
-        "thresholds": [float(value) for value in thresholds],
-        "decision": "present where score >= threshold, in single precision",
-        "threshold_goal": goal,
-        "threshold_sources": list(sources),
-    }
-    if calibration is not None:
-        meaning = "probability = 1 / (1 + exp(-(slope * score + offset)))"
-        found["calibration"] = {"meaning": meaning, **dataclasses.asdict(calibration)}
-    return found
-
-
-def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the ``model.toml`` of a model folder.
-
-    Raises:
-        UserError: there is none, or it is damaged or of a newer version.
-    """
-    path = Path(folder) / DESCRIPTION_FILE
-    try:
-        description = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise UserError(f"{folder}: holds no model ({DESCRIPTION_FILE} is missing)") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: is damaged: {error}") from None
-    if description.get("version") != _VERSION:
-        raise UserError(f"{path}: version {description.get('version')}; this partlabel reads version {_VERSION}")
-    # models saved before thresholds were chosen
-    description.setdefault("threshold_goal", "default")
-    description.setdefault("threshold_sources", ["default"] * len(description.get("classes", ())))
-    return description
-
-
-def write_decision(
-    folder: str | os.PathLike[str],
-    thresholds: Sequence[float],
-    goal: str,
-    sources: Sequence[str],
-    calibration: Calibration | None,
-) -> None:
-    """Replace thresholds and calibration of a saved model, whole or not at all; its weights are not touched.
-
-    Args:
-        folder: a folder that :meth:`Model.save` wrote.
-        thresholds: C thresholds on scores.
-        goal: see :class:`Model`.
-        sources: C, see :class:`Model`.
-        calibration: of C classes, or None for the plain sigmoid.
-
-    Raises:
-        UserError: the folder holds no model, or it cannot be written.
-    """
-    description = read_description(folder)
-    description.pop("calibration", None)
-    description |= _decision(thresholds, goal, sources, calibration)
-    write_text(Path(folder) / DESCRIPTION_FILE, to_toml(description))
 
 
 def copy_model(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:

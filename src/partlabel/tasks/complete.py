@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json
 from partlabel.core.lock import holding
 from partlabel.images import check, resolve
+from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
 from partlabel.tasks.completion import complete
-from partlabel.tasks.predict import predict
-from partlabel.training import held_out
+from partlabel.tasks.predict import score
 from partlabel.training.config import Config
+from partlabel.training.evidence import Evidence, evidence
+from partlabel.training.folds import FOLDS
+from partlabel.training.run import Run
 
 REPORT = "completion.json"
 
 
 def complete_run(
-    run: str | os.PathLike[str],
+    run: Run | str | os.PathLike[str],
     images: str | os.PathLike[str],
     table: LabelTable | None = None,
     *,
@@ -35,11 +38,12 @@ def complete_run(
 ) -> tuple[LabelTable, dict[str, Any]]:
     """Fill in the unknown labels of a training, or of another table, see :func:`partlabel.tasks.completion.complete`.
 
-    The last model gives the scores, because the best one was chosen by the held-out labels that judge it. The report is
-    also written into the run folder, as ``completion.json``.
+    Without a table, and with a frozen backbone, every pair has a score of a head that has not seen its image; all known
+    labels test these scores. Otherwise the last model gives the scores, because the best one was chosen by the held-out
+    labels that judge it. The report is also written into the run folder, as ``completion.json``.
 
     Args:
-        run: run folder.
+        run: a training, or its folder.
         images: the folder that the picture names start from.
         table: labels to complete; without it, the training and validation labels of the run. Classes that the model
             does not know stay as they are.
@@ -48,26 +52,26 @@ def complete_run(
         seed: of the draw that mixes the pool.
 
     Returns:
-        The table with the new labels, and the report; beside what is said there ``held_out`` (``labels`` where the
-        pictures were trained on with other labels, else ``pictures``) and ``pictures_left`` (pictures whose labels stay
-        unknown, because the model was trained on guesses for them).
+        The table with the new labels, and the report; beside what is said there ``held_out`` (``out-of-fold``;
+        ``labels`` where the pictures were trained on with other labels, else ``pictures``) and ``pictures_left``
+        (pictures whose labels stay unknown, because the model was trained on guesses for them).
 
     Raises:
         UserError: no run, or one without held-out labels; classes that the table lacks, pictures that are missing or
             cannot be read, nothing that could be filled in.
     """
-    folder = Path(run)
-    held = held_out.read(folder).table
-    config = Config.read(folder / "config.toml")
-    trained = LabelTable.read_parquet(folder / "labels.parquet")
-    model = Model.load(folder, which="last")
+    run = run if isinstance(run, Run) else Run(run)
+    arguments: dict[str, Any] = {"precision": precision, "confidence": confidence, "seed": seed}
+    found = evidence(run) if table is None else None
+    if found is not None and found.kind == "out-of-fold":
+        made, report = _by_folds(found, arguments)
+        write_json(run.folder / REPORT, report)
+        return made, report
+    held, trained, config = run.held_out.table, run.labels, run.config
+    model = run.load_model("last")
     table = trained.merge(held) if table is None else table
-    strange = [name for name in model.classes if name not in set(table.classes)]
-    if strange:
-        raise UserError(
-            f"the label table lacks {len(strange)} of the {len(model.classes)} classes of the model", strange
-        )
-    own = table if table.classes == model.classes else table.select_classes(model.classes)
+    matched = match(table, model, every="model")
+    own = matched.table
     _check_unseen(trained, held)
     by_label = bool((trained.image_index(held.images) >= 0).any())
     leave = None if by_label or not _guesses(config) else trained.image_index(own.images) >= 0
@@ -77,10 +81,9 @@ def complete_run(
             "the held-out pictures do not show what that did; hold out labels instead, with partlabel labels hold-out"
         )
     scores, held_scores = _scores(model, own, held, images)
-    arguments: dict[str, Any] = {"precision": precision, "confidence": confidence, "seed": seed, "leave": leave}
-    made, report = complete(own, scores, held, held_scores, **arguments)
+    made, report = complete(own, scores, held, held_scores, leave=leave, **arguments)
     if own is not table:
-        made = _with_new(table, made, report["round"])
+        made = _with_new(table, made, matched.of_table, report["round"])
     report |= {
         "held_out": "labels" if by_label else "pictures",
         "pictures_left": 0 if leave is None else int(leave.sum()),
@@ -91,17 +94,37 @@ def complete_run(
             "trained on, with other labels, may get surer scores than the held-out ones. The check of the scores sees "
             "large differences only; partlabel labels hold-out avoids them"
         )
-    with holding(folder, "partlabel complete"):
-        write_json(folder / REPORT, report)
+    with holding(run.folder, "partlabel complete"):
+        write_json(run.folder / REPORT, report)
     return made, report
 
 
-def _with_new(table: LabelTable, made: LabelTable, round: int) -> LabelTable:
-    """The labels of a round of ``made`` in a table with other classes, or in another order."""
+def _by_folds(found: Evidence, arguments: dict[str, Any]) -> tuple[LabelTable, dict[str, Any]]:
+    """Complete by scores of heads that have not seen the images: all known labels test them, alike with unknown ones.
+
+    A class without such scores stays as it is.
+    """
+    table, scored = found.table, ~np.isnan(found.scores.sum(0))
+    judged = [name for name, yes in zip(table.classes, scored, strict=True) if yes]
+    if not judged:
+        raise UserError(
+            f"no class has {FOLDS} known labels of either sign, so nothing tells how often a label filled in is right"
+        )
+    own, scores = table.select_classes(judged), found.scores[:, scored]
+    made, report = complete(own, scores, own, scores, **arguments)
+    left = [name for name in table.classes if name not in set(judged)]
+    return _with_new(table, made, np.flatnonzero(scored), report["round"]), report | {
+        "held_out": "out-of-fold",
+        "pictures_left": 0,
+        "classes_left": left,
+    }
+
+
+def _with_new(table: LabelTable, made: LabelTable, columns: NDArray[np.int64], round: int) -> LabelTable:
+    """The labels of a round of ``made`` put into a table whose numbers of its classes are ``columns``."""
     if made.round is None or made.score is None or not (made.round == round).any():
         return table
     new = np.flatnonzero(made.round == round)
-    columns = np.array([table.class_index(name) for name in made.classes], np.int64)
     image, cls, score = made.pair_images()[new], columns[made.indices[new]], made.score[new]
     return table.with_labels(image, cls, made.values[new], origin="model", score=score, round=round)
 
@@ -133,6 +156,6 @@ def _scores(model: Model, table: LabelTable, held: LabelTable, folder: str | os.
     names = pc.unique(pa.concat_arrays([table.images, held.images]))  # pyrefly: ignore[missing-attribute]
     paths = resolve(names, folder)
     check(paths).raise_if_bad()
-    scores = predict(model, paths)
+    scores = score(model, paths)
     place = pc.index_in(held.images, value_set=names)  # pyrefly: ignore[missing-attribute]
     return scores[: table.num_images], scores[place.to_numpy(zero_copy_only=False).astype(np.int64)]

@@ -9,7 +9,7 @@ labels are in the same position to the model as the unknown ones. The mathematic
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -112,7 +112,21 @@ def complete(
     found = {name: _fill(name, unknown, known, alike, table.classes, precision, 1 - confidence, seed) for name in SIGNS}
     made, round = _add(table, found)
     report = _report(table, held, unknown, found, compared, alike)
+    for name, sign in SIGNS.items():
+        if not report[name]["filled"]:
+            report[name]["reachable"] = _reachable(sign, known, unknown, alike, precision, 1 - confidence)
     return made, {"precision": precision, "confidence": confidence, "seed": seed, "round": round, **report}
+
+
+def _reachable(
+    sign: int, known: _Pairs, unknown: _Pairs, alike: NDArray[np.bool_], precision: float, error: float
+) -> dict[str, Any] | None:
+    """Where nothing was filled in: what precision could be reached in the classes that are a random sample."""
+    inside, targets = alike[known.cls], alike[unknown.cls]
+    found = risk_control.reachable(
+        sign * unknown.score[targets], sign * known.score[inside], known.label[inside] == sign, precision, error
+    )
+    return None if found is None else asdict(found)
 
 
 def _check(table: LabelTable, held: LabelTable, precision: float, confidence: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,29 +12,72 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.images import check, resolve
+from partlabel.labels.holdout import shared_pairs
+from partlabel.labels.match import match
+from partlabel.labels.split import units
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import Accumulator, Metrics
+from partlabel.metrics.headline import Headline, headline
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
-from partlabel.tasks.predict import predict
+from partlabel.tasks.predict import open_classifier, score
+from partlabel.training.run import MARKER, Run
 
 #: rows of labels made dense at once
 _ROWS = 8192
 
 
-def measure(model: Model | OnnxModel, table: LabelTable, folder: str | os.PathLike[str]) -> Metrics:
-    """Metrics of a model on the known labels of a table, over the classes of the table, at the model's thresholds.
+def evaluate(
+    run: Run | Model | OnnxModel | str | os.PathLike[str], labels: LabelTable, *, images: str | os.PathLike[str]
+) -> Metrics:
+    """Measure a classifier on the known labels of a table, over the classes of the table, at the model's thresholds.
 
     Args:
-        model: the classifier.
-        table: labels; its classes are among the model's, its image names are files in ``folder``.
-        folder: the folder of the pictures.
+        run: a run or its folder, an ``.onnx`` file, or an open model.
+        labels: the table; its classes are among the model's, its image names are files in ``images``.
+        images: the folder of the images.
 
     Raises:
-        UserError: the model lacks classes of the table, no label is known, or pictures are missing or cannot be read.
+        UserError: the model lacks classes of the table, no label is known, or images are missing or cannot be read.
+
+    >>> import partlabel as pl
+    >>> test = pl.read("csv", "labels.csv", coding="1=present,0=absent,blank=unknown")
+    >>> found = pl.evaluate("run", test, images="photos")
+    >>> 0 <= found.mean_ap <= 1
+    True
+    >>> found.to_pandas().columns.tolist()[:3]
+    ['present', 'absent', 'average_precision']
     """
-    labelled = Labelled.of(model, table, folder)
-    return labelled.metrics(predict(model, labelled.paths), model.thresholds)
+    model = open_classifier(run)
+    labelled = Labelled.of(model, labels, images)
+    return labelled.metrics(score(model, labelled.paths), model.thresholds)
+
+
+def estimate(
+    run: Run | Model | OnnxModel | str | os.PathLike[str], labels: LabelTable, *, images: str | os.PathLike[str]
+) -> tuple[Metrics, Headline]:
+    """Measure on known labels, as :func:`evaluate`, and estimate what all labels of the table's images would say.
+
+    Images without a known label are scored too, as they show what the known labels are a draw of.
+    """
+    model = open_classifier(run)
+    labelled = Labelled.of(model, labels, images, every=True)
+    scores, limits = score(model, labelled.paths), np.asarray(model.thresholds)[labelled.columns]
+    own = scores[:, labelled.columns]
+    unit, _ = units(labelled.table.num_images, labelled.table.groups)
+    found = headline(own, labelled.table.dense(), labelled.table.classes, limits, units=unit)
+    known = np.flatnonzero(np.diff(labelled.table.indptr))
+    some = replace(labelled, table=labelled.table.select(known))
+    return some.metrics(scores[known], model.thresholds), found
+
+
+def trained_on(run: str | os.PathLike[str], table: LabelTable) -> dict[str, int]:
+    """How many images of a table, and how many of its known labels, a run was trained on; 0 for an .onnx file."""
+    if not (Path(run) / MARKER).is_file():
+        return {"images": 0, "labels": 0}
+    trained = Run(run).labels
+    seen = shared_pairs(trained, table)
+    return {"images": int((trained.image_index(table.images) >= 0).sum()), "labels": int(seen.sum())}
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,22 +101,23 @@ class Labelled:
         table: LabelTable,
         folder: str | os.PathLike[str],
         without: Collection[Path] = (),
+        every: bool = False,
     ) -> Labelled:
-        """Match a table and the pictures in ``folder`` with a model; raises as :func:`measure` does.
+        """Match a table and the pictures in ``folder`` with a model; raises as :func:`evaluate` does.
 
         Args:
             model: gives the classes.
             table: labels; its image names are files in ``folder``.
             folder: the folder of the pictures.
             without: pictures to leave out.
+            every: images without a known label take part too.
         """
-        strange = [name for name in table.classes if name not in set(model.classes)]
-        if strange:
-            raise UserError(f"the model does not know {len(strange)} of the {table.num_classes} classes", strange)
-        names = [name for name in model.classes if name in set(table.classes)]
-        table = table.select_classes(names).select(np.flatnonzero(np.diff(table.indptr)))
-        if not table.num_images:
+        matched = match(table, model, every="table")
+        table = matched.table
+        if not table.num_known:
             raise UserError("no label of the table is known, so there is nothing to measure on")
+        if not every:
+            table = table.select(np.flatnonzero(np.diff(table.indptr)))
         paths = resolve(table.images, folder)
         if without:
             out = {path.resolve() for path in without}
@@ -82,7 +126,7 @@ class Labelled:
                 raise UserError("all pictures of the table are needed for something else; give a folder with more")
             table, paths = table.select(rows), [paths[row] for row in rows]
         check(paths).raise_if_bad()
-        return cls(table, np.array([model.classes.index(name) for name in names]), paths)
+        return cls(table, matched.of_model, paths)
 
     def metrics(self, scores: NDArray[np.float32], thresholds: Sequence[float]) -> Metrics:
         """Metrics of scores (N, C) of the pictures, at C thresholds, over the classes of the table."""

@@ -22,7 +22,7 @@ from partlabel.images import load
 from partlabel.models.model import Model
 from partlabel.models.onnx import INPUT, METADATA, OPSET, OUTPUT, OnnxModel, require
 from partlabel.tasks.evaluate import Labelled
-from partlabel.tasks.predict import predict
+from partlabel.tasks.predict import score
 from partlabel.tasks.quantize import SCHEME, Change, change, quantize, quiet
 
 #: largest difference allowed, of scores up to 1; larger scores may differ in proportion
@@ -177,7 +177,7 @@ def _compared(
 ) -> tuple[Change, float | None, float | None]:
     """How the scores change, and mAP in 0..1 of both where labels are known."""
     paths = pictures.paths if isinstance(pictures, Labelled) else pictures
-    scores = predict(before, paths), predict(after, paths)
+    scores = score(before, paths), score(after, paths)
     found = change(*scores, np.asarray(after.thresholds, np.float32))
     if not isinstance(pictures, Labelled):
         return found, None, None

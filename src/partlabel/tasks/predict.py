@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,56 +17,202 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.core.compute import inference_batch, loader_workers
+from partlabel.core.compute import default_device, inference_batch, loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
+from partlabel.core.optional import load
 from partlabel.core.progress import Reporter
 from partlabel.core.text import as_cell
-from partlabel.images import ImageDataset, make_loader
+from partlabel.images import ImageDataset, Listed, list_images, make_loader
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
+from partlabel.training.run import Run
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a classifier says of N images and C classes.
+
+    Attributes:
+        images: N names.
+        classes: C names.
+        scores: float32 (N, C), before the sigmoid.
+        probabilities: float64 (N, C) in [0, 1], calibrated where the model is.
+        present: bool (N, C), where score >= threshold of the class in single precision, whatever the probability.
+    """
+
+    images: tuple[str, ...]
+    classes: tuple[str, ...]
+    scores: NDArray[np.float32]
+    probabilities: NDArray[np.float64]
+    present: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self.images)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the scores, for NumPy."""
+        return np.array(self.scores, dtype, copy=copy)
+
+    def to_pandas(self) -> DataFrame:
+        """Return one row for each image and class: image, class, score, probability, present.
+
+        Raises:
+            UserError: pandas is not installed.
+        """
+        pandas, count = load("pandas"), len(self.classes)
+        return pandas.DataFrame(
+            {
+                "image": np.repeat(np.asarray(self.images, object), count),
+                "class": list(self.classes) * len(self.images),
+                "score": self.scores.ravel(),
+                "probability": self.probabilities.ravel(),
+                "present": self.present.ravel(),
+            }
+        )
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write a file, whole or not at all.
+
+        A ``.csv`` file has one row per image and class (image, class, score, probability, present). A ``.parquet`` file
+        has one row per image with three lists in the order of the classes; the classes stand in its metadata.
+
+        Args:
+            path: file to write; its ending chooses the format.
+
+        Raises:
+            UserError: another ending, or the file cannot be written.
+        """
+        target = Path(path)
+        count = len(self.classes)
+        if target.suffix == ".csv":
+            table = pa.table(
+                {
+                    "image": np.repeat(np.asarray([as_cell(name) for name in self.images], object), count),
+                    "class": pa.array([as_cell(name) for name in self.classes] * len(self.images), pa.string()),
+                    "score": self.scores.ravel(),
+                    "probability": np.round(self.probabilities.ravel(), 6),
+                    "present": self.present.ravel().astype(np.int8),
+                }
+            )
+            with replacing(target) as temporary:
+                pyarrow.csv.write_csv(table, temporary)
+        elif target.suffix == ".parquet":
+            columns = {
+                "score": self.scores,
+                "probability": self.probabilities.astype(np.float32),
+                "present": self.present,
+            }
+            lists = {
+                name: pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), count)
+                for name, values in columns.items()
+            }
+            table = pa.table({"image": pa.array(list(self.images), pa.string()), **lists})
+            table = table.replace_schema_metadata({"classes": json.dumps(list(self.classes), ensure_ascii=False)})
+            with replacing(target) as temporary:
+                pyarrow.parquet.write_table(table, temporary)
+        else:
+            raise UserError(f"{target}: predictions are written as .csv or .parquet")
 
 
 def predict(
+    run: Run | Model | OnnxModel | str | os.PathLike[str],
+    images: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    device: str | torch.device | None = None,
+    workers: int | None = None,
+) -> Predictions:
+    """Say of images which classes they show.
+
+    Args:
+        run: a run or its folder, an ``.onnx`` file of :func:`partlabel.export`, or an open model of either.
+        images: image files, or a folder, of which every image is taken, those in subfolders too.
+        device: where to run; None takes the GPU if there is one. An exported classifier always runs on the CPU.
+        workers: loader processes; None chooses.
+
+    Raises:
+        UserError: there is no such run, or an image cannot be read.
+
+    >>> import partlabel as pl
+    >>> found = pl.predict("run", ["photos/000.png", "photos/001.png"])
+    >>> found.classes, found.probabilities.shape
+    (('red', 'green'), (2, 2))
+    >>> found.to_pandas().columns.tolist()
+    ['image', 'class', 'score', 'probability', 'present']
+    """
+    model = open_classifier(run)
+    if isinstance(images, str | os.PathLike):
+        listed = list_images(images) if Path(images).is_dir() else Listed([os.fspath(images)], [Path(images)], [])
+    else:
+        listed = Listed([os.fspath(path) for path in images], [Path(path) for path in images], [])
+    scores = score(model, listed.paths, device=device, workers=workers)
+    return predictions(model, listed.names, scores)
+
+
+def predictions(model: Model | OnnxModel, names: Sequence[str], scores: NDArray[np.float32]) -> Predictions:
+    """Make probabilities and decisions of scores (N, C) of named images, by the model's calibration and thresholds."""
+    present = scores >= np.asarray(model.thresholds, np.float32)
+    return Predictions(tuple(names), tuple(model.classes), scores, model.probabilities(scores), present)
+
+
+def open_classifier(run: Run | Model | OnnxModel | str | os.PathLike[str]) -> Model | OnnxModel:
+    """Open the best model of a run or its folder, or an ``.onnx`` file; a model that is open already stays as it is.
+
+    Raises:
+        UserError: see :meth:`partlabel.models.onnx.OnnxModel.load` and :meth:`partlabel.models.model.Model.load`.
+    """
+    if isinstance(run, Run):
+        return run.model
+    if isinstance(run, Model | OnnxModel):
+        return run
+    path = Path(run)
+    return OnnxModel.load(path) if path.suffix == ".onnx" and not path.is_dir() else Model.load(path)
+
+
+def score(
     model: Model | OnnxModel,
-    images: Sequence[str | os.PathLike[str]],
+    paths: Sequence[str | os.PathLike[str]],
     *,
     device: str | torch.device | None = None,
     workers: int | None = None,
 ) -> NDArray[np.float32]:
-    """Scores of pictures.
+    """Return the scores of image files.
 
     Args:
         model: the classifier, the mode of which is put back afterwards, or an exported one.
-        images: N picture files.
+        paths: N image files.
         device: where to run; None takes the GPU if there is one. An exported classifier always runs on the CPU.
         workers: loader processes; None chooses.
 
     Returns:
-        (N, C) float32 scores, before the sigmoid, in the order of ``images``.
+        (N, C) float32 scores, before the sigmoid, in the order of ``paths``.
 
     Raises:
-        UserError: a picture cannot be read.
+        UserError: an image cannot be read.
     """
-    paths = [Path(path) for path in images]
+    files = [Path(path) for path in paths]
     if isinstance(model, OnnxModel):
         return _in_batches(
             model,
             lambda pixels: model(pixels.numpy()),
-            paths,
+            files,
             inference_batch("cpu"),
-            loader_workers("cpu", workers, len(paths)),
+            loader_workers("cpu", workers, len(files)),
         )
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = torch.device(device or (default_device()))
     was_training = model.training
     model.eval().to(device)
     with torch.inference_mode():
         scores = _in_batches(
             model,
             lambda pixels: model(pixels.to(device).contiguous(memory_format=torch.channels_last)).float().cpu().numpy(),
-            paths,
+            files,
             inference_batch(device.type),
-            loader_workers(device.type, workers, len(paths)),
+            loader_workers(device.type, workers, len(files)),
         )
     model.train(was_training)
     return scores
@@ -86,50 +234,3 @@ def _in_batches(
             scores[batch] = score(pixels)
             bar(int(batch[-1]) + 1, len(paths))
     return scores
-
-
-def write_predictions(
-    path: str | os.PathLike[str], names: Sequence[str], scores: NDArray[np.float32], model: Model | OnnxModel
-) -> None:
-    """Write scores, probabilities and decisions of pictures.
-
-    A ``.csv`` file has one row per image and class (image, class, score, probability, present). A ``.parquet`` file has
-    one row per image with three lists in the order of the classes; the classes stand in its metadata.
-
-    Args:
-        path: file to write; its ending chooses the format.
-        names: N image names.
-        scores: (N, C) scores.
-        model: gives the classes, the probabilities (calibrated where the model is) and the thresholds; a class is
-            present where score >= threshold, compared in single precision, whatever its probability.
-
-    Raises:
-        UserError: another ending, or the file cannot be written.
-    """
-    target = Path(path)
-    probabilities = model.probabilities(scores)
-    present = scores >= np.asarray(model.thresholds, np.float32)
-    count = scores.shape[1]
-    if target.suffix == ".csv":
-        table = pa.table(
-            {
-                "image": pa.array(np.repeat(np.asarray([as_cell(name) for name in names], object), count), pa.string()),
-                "class": pa.array([as_cell(name) for name in model.classes] * len(names), pa.string()),
-                "score": scores.ravel(),
-                "probability": np.round(probabilities.ravel(), 6),
-                "present": present.ravel().astype(np.int8),
-            }
-        )
-        with replacing(target) as temporary:
-            pyarrow.csv.write_csv(table, temporary)
-    elif target.suffix == ".parquet":
-        columns = {"score": scores, "probability": probabilities.astype(np.float32), "present": present}
-        lists = {
-            name: pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), count) for name, values in columns.items()
-        }
-        table = pa.table({"image": pa.array(list(names), pa.string()), **lists})
-        table = table.replace_schema_metadata({"classes": json.dumps(list(model.classes), ensure_ascii=False)})
-        with replacing(target) as temporary:
-            pyarrow.parquet.write_table(table, temporary)
-    else:
-        raise UserError(f"{target}: predictions are written as .csv or .parquet")

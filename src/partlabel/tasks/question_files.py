@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing, write_text
 from partlabel.core.text import as_cell, from_cell
-from partlabel.formats.json_text import load_json
-from partlabel.formats.labelstudio.addresses import local_address
+from partlabel.formats.addresses import local_address
 from partlabel.formats.labelstudio.writing import interface_path
+from partlabel.formats.reading import load_json
 from partlabel.formats.table.delimited import open_table
 from partlabel.labels.table import LabelTable
 from partlabel.tasks.next_labels import WHY, Answers, Questions

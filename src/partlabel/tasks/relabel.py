@@ -10,6 +10,7 @@ import numpy as np
 
 from partlabel.core.errors import UserError
 from partlabel.images import ImageDataset, check, resolve
+from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
 from partlabel.training.batches import Files, Source
@@ -53,15 +54,13 @@ def relabel(
     classes = models[0].classes
     if any(model.classes != classes for model in models):
         raise UserError("the models of an ensemble have different classes, or in another order")
-    strange = [name for name in classes if name not in set(table.classes)]
-    if strange:
-        raise UserError(f"the label table lacks {len(strange)} of the {len(classes)} classes of the model", strange)
+    matched = match(table, models[0], every="model")
     paths = resolve(table.images, folder)
     check(paths).raise_if_bad()
     members: list[tuple[Model, Source]] = [
         (model, Files(ImageDataset(paths, model.preprocessing.size), workers)) for model in models
     ]
-    own = table.select_classes(classes)
+    own = matched.table
     rows = np.arange(table.num_images)
     batches = [np.sort(batch) for batch in epoch_batches(len(rows), batch_size, seed, 0)]
     added = choose(members, own, batches, config, seed=seed, progress=progress)
@@ -69,5 +68,4 @@ def relabel(
     number = max(last, 0) + 1
     place = {"origin": "model", "score": added.score, "round": number}
     done = record(own.with_labels(added.image, added.cls, added.value, **place), rows, added, number, config, truth)
-    columns = np.array([table.class_index(name) for name in classes], np.int64)
-    return table.with_labels(added.image, columns[added.cls], added.value, **place), done
+    return table.with_labels(added.image, matched.of_table[added.cls], added.value, **place), done

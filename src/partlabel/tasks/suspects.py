@@ -11,33 +11,26 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from partlabel.core.compute import loader_workers
+from partlabel.core.compute import default_device, loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.progress import Reporter
 from partlabel.core.text import as_cell
+from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
-from partlabel.metrics.calibration import fit
+from partlabel.metrics.label_noise import wrong_probability
 from partlabel.models.model import Head, Heads, Model
-from partlabel.training.batches import open_source
+from partlabel.training.batches import Stored, open_source, pooled
 from partlabel.training.config import Config
+from partlabel.training.folds import calibrated, out_of_fold
 from partlabel.training.prepare import prepare
-
-FOLDS = 5
-#: known labels of either sign that a class needs to be checked: one for each fold
-MIN_KNOWN = FOLDS
-#: weight of |w|^2 / 2 beside the mean logistic loss of a class, on standardised features
-L2 = 0.1
-_BATCH = 256
+from partlabel.training.run import Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +44,8 @@ class Suspects:
         probability: (M,) float64, that the class is present, as judged without this label.
         checked: number of known labels that were checked.
         not_checked: numbers of the classes with too few known present or known absent labels.
+        wrong: (M,) float64, how likely the label is wrong, see :mod:`partlabel.metrics.label_noise`; None where only
+            probabilities were given. Their sum is how many of those listed are expected to be wrong.
     """
 
     image: NDArray[np.int64]
@@ -59,6 +54,7 @@ class Suspects:
     probability: NDArray[np.float64]
     checked: int
     not_checked: tuple[int, ...]
+    wrong: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,108 +107,26 @@ def find_suspects(table: LabelTable, probabilities: NDArray[np.floating], min_kn
     return Suspects(image[found], cls[found], label[found], p[found], len(p), tuple(np.flatnonzero(~enough).tolist()))
 
 
-def out_of_fold(
-    features: NDArray[np.floating],
-    table: LabelTable,
-    *,
-    seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, of: None,
-) -> NDArray[np.float32]:
-    """Scores of every pair from heads that have not seen the pictures that they judge.
-
-    Folds keep the groups of the table together and hold the present and absent labels of each class in proportion.
-
-    Args:
-        features: (N, D) of the images of the table.
-        table: labels; origin does not matter here, every known label is learned from.
-        seed: of the folds.
-        progress: called with (folds done, folds in all).
-
-    Returns:
-        (N, C) float32, before the sigmoid; NaN for a class with fewer than ``MIN_KNOWN`` of a sign, and for one that
-        some head could not learn, as the other folds do not hold both signs (its labels come from one group).
-
-    Raises:
-        UserError: fewer images, or groups, than folds.
-    """
-    labels = table.dense().astype(np.float32)
-    usable = np.minimum(*table.class_counts()) >= MIN_KNOWN
-    parts = table.split([1 / FOLDS] * FOLDS, seed)
-    for part in parts:
-        rest = np.delete(labels, part, axis=0)
-        usable &= (rest > 0).any(0) & (rest < 0).any(0)
-    scores = np.full(labels.shape, np.nan, np.float32)
-    classes = np.flatnonzero(usable)
-    if not len(classes):
-        return scores
-    x, y = torch.from_numpy(np.ascontiguousarray(features, np.float32)), torch.from_numpy(labels[:, classes])
-    for number, part in enumerate(parts):
-        rest = np.setdiff1d(np.arange(len(labels)), part)
-        mean, std = x[rest].mean(0), x[rest].std(0, correction=0).clamp_min(1e-6)
-        weight, bias = fit_head((x[rest] - mean) / std, y[rest])
-        scores[np.ix_(part, classes)] = ((x[part] - mean) / std @ weight + bias).numpy()
-        progress(number + 1, len(parts))
-    return scores
-
-
-def calibrated(scores: NDArray[np.floating], table: LabelTable) -> NDArray[np.float64]:
-    """Probabilities (N, C) of scores (N, C) of :func:`out_of_fold`, calibrated on the known labels; NaN stays NaN."""
-    classes = np.flatnonzero(~np.isnan(scores.sum(0)))
-    result = np.full(scores.shape, np.nan)
-    if not len(classes):
-        return result
-    known = table.select_classes([table.classes[c] for c in classes])
-    image, column = known.pair_images(), known.indices
-    own = scores[:, classes]
-    calibration = fit(own[image, column], column, known.values > 0, len(classes))
-    if calibration is None:
-        raise ValueError("every class that has scores has known labels of both signs")
-    result[:, classes] = calibration.probabilities(own)
-    return result
-
-
-def fit_head(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Logistic regression of each class on its known labels: mean loss plus ``L2 / 2 |w|^2``, by L-BFGS.
-
-    Args:
-        features: (N, D), standardised.
-        labels: (N, C) float of +1, -1, 0; each class has known labels.
-
-    Returns:
-        Weights (D, C) and biases (C,).
-    """
-    known = (labels != 0).float()
-    share = known / known.sum(0)
-    weight = torch.zeros(features.shape[1], labels.shape[1], requires_grad=True)
-    bias = torch.zeros(labels.shape[1], requires_grad=True)
-    optimizer = torch.optim.LBFGS([weight, bias], max_iter=40, history_size=10, line_search_fn="strong_wolfe")
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss = (nn.functional.softplus(-labels * (features @ weight + bias)) * share).sum()
-        loss = loss + L2 / 2 * weight.square().sum()
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    return weight.detach(), bias.detach()
-
-
 def check_table(
     features: NDArray[np.floating],
     table: LabelTable,
     *,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Suspects:
     """Rank the known labels that heads contradict which have not seen them; see :func:`out_of_fold`."""
-    probabilities = calibrated(out_of_fold(features, table, seed=seed, progress=progress), table)
+    scores = out_of_fold(features, table, seed=seed)
+    probabilities = calibrated(scores, table)
     judged = ~np.isnan(probabilities.sum(0))
-    return find_suspects(table.hide(judged[table.indices]), probabilities)
+    own = table.hide(judged[table.indices])
+    found = find_suspects(own, probabilities)
+    image, cls = own.pair_images().astype(np.int64), own.indices.astype(np.int64)
+    likely, _ = wrong_probability(scores[image, cls], cls, own.values > 0, own.num_classes)
+    place = np.searchsorted(image * own.num_classes + cls, found.image * own.num_classes + found.cls)
+    return replace(found, wrong=likely[place])
 
 
 def check_run(
-    run: str | os.PathLike[str], table: LabelTable | None, images: str | os.PathLike[str], *, seed: int = 0
+    run: Run | str | os.PathLike[str], table: LabelTable | None, images: str | os.PathLike[str], *, seed: int = 0
 ) -> Checked:
     """Check labels with the features of a run.
 
@@ -227,14 +141,10 @@ def check_run(
         UserError: no run, other classes than the run's, no label given by a person, too few pictures, pictures that are
             missing or bad.
     """
-    folder = Path(run)
-    if not (folder / "run.json").is_file():
-        raise UserError(f"{folder}: is not a run folder of partlabel train")
-    config, model = Config.read(folder / "config.toml"), Model.load(folder)
-    table = _labels_of(folder) if table is None else table
-    if set(table.classes) - set(model.classes):
-        strange = [name for name in table.classes if name not in set(model.classes)]
-        raise UserError("the run does not know some classes of the table", strange)
+    run = run if isinstance(run, Run) else Run(run)
+    config, model = run.config, run.load_model()  # its own, as its pooling may be changed
+    table = run.all_labels if table is None else table
+    match(table, model, every="table")  # only the check: the heads learn the classes of the table, in its order
     table = table.without_origin("model")
     if not table.num_known:
         raise UserError("no label of the table was given by a person, so there is nothing to check")
@@ -243,27 +153,25 @@ def check_run(
     features = _pooled(model, config, prepared.paths, reporter)
     known = np.flatnonzero(np.diff(prepared.table.indptr))
     kept = prepared.table.select(known)
-    with reporter.bar("judging each fold by the others") as bar:
-        found = check_table(features[known], kept, seed=seed, progress=bar)
+    found = check_table(features[known], kept, seed=seed)
     return Checked(found, kept, prepared.skipped, config.freeze != "all")
 
 
 def write_suspects(path: str | os.PathLike[str], table: LabelTable, suspects: Suspects) -> None:
-    """Write suspects as CSV: image, class, label (1 present, -1 absent), probability (of present); the surest first."""
+    """Write suspects as CSV, the surest first.
+
+    Columns: image, class, label (1 present, -1 absent), probability (of present, by models that have not seen it), and
+    wrong (how likely the label is wrong).
+    """
+    wrong = np.full(len(suspects.image), np.nan) if suspects.wrong is None else suspects.wrong
     names = table.images.to_pylist()
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("image", "class", "label", "probability"))
-        for i, c, label, p in zip(suspects.image, suspects.cls, suspects.label, suspects.probability, strict=True):
-            writer.writerow((as_cell(names[i]), as_cell(table.classes[c]), int(label), f"{p:.6g}"))
-
-
-def _labels_of(run: Path) -> LabelTable:
-    """The labels that a run was trained and validated on."""
-    table = LabelTable.read_parquet(run / "labels.parquet")
-    if (run / "validation.parquet").is_file():
-        table = table.merge(LabelTable.read_parquet(run / "validation.parquet"))
-    return table
+        writer.writerow(("image", "class", "label", "probability", "wrong"))
+        columns = (suspects.image, suspects.cls, suspects.label, suspects.probability, wrong)
+        for i, c, label, p, w in zip(*columns, strict=True):
+            said = (as_cell(names[i]), as_cell(table.classes[c]))
+            writer.writerow((*said, int(label), f"{p:.6g}", "" if np.isnan(w) else f"{w:.3g}"))
 
 
 def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter) -> NDArray[np.float32]:
@@ -273,7 +181,7 @@ def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter)
         for head in model.head.members if isinstance(model.head, Heads) else [model.head]:
             assert isinstance(head, Head)
             head.pool = None
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(default_device())
     with reporter.bar("running the backbone") as bar:
         source = open_source(
             model,
@@ -285,11 +193,5 @@ def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter)
             device=model.pixel_scale.device,
             progress=bar,
         )
-    views = [None, True] if frozen and config.images.flip else [None]
-    total = np.zeros((len(paths), model.backbone.channels), np.float32)
-    rows = [np.arange(a, min(a + _BATCH, len(paths))) for a in range(0, len(paths), _BATCH)]
-    for view in views:
-        flips = None if view is None else [np.ones(len(batch), bool) for batch in rows]
-        for batch, values in zip(rows, source.batches(rows, flips), strict=True):
-            total[batch] += values.mean((2, 3)).numpy() / len(views)
-    return total
+    assert isinstance(source, Stored)  # features of a whole backbone are always stored
+    return pooled(source, model.config.square_root)

@@ -31,6 +31,8 @@ Progress = Callable[[int, int], None]
 #: pictures are stored decoded up to this size; above it they are decoded anew in each epoch
 PIXEL_CACHE_LIMIT = 8 * 2**30
 _BATCH = 64
+#: images averaged at once
+_POOLED = 256
 #: after so many pictures it is noted how far the work has come
 _NOTED = 1024
 
@@ -76,6 +78,20 @@ class Stored(Source):
                 yield torch.from_numpy(self.array[batch, flip.astype(np.int64)]).float()
             else:
                 yield mirrored(torch.from_numpy(self.array[batch]), flip)
+
+
+def pooled(source: Stored, square_root: bool = False) -> NDArray[np.float32]:
+    """Features (N, D) of stored maps, averaged over the regions, and over both sides where those are stored.
+
+    Args:
+        source: output of a backbone.
+        square_root: of each average, its sign kept, as in :attr:`ModelConfig.square_root`.
+    """
+    total = np.zeros((len(source.array), source.array.shape[2]), np.float32)
+    for start in range(0, len(total), _POOLED):
+        rows = slice(start, start + _POOLED)
+        total[rows] = np.asarray(source.array[rows], np.float32).mean((1, 3, 4))
+    return np.sign(total) * np.sqrt(np.maximum(np.abs(total), 1e-6)) if square_root else total
 
 
 class Files(Source):
@@ -226,12 +242,12 @@ def _row_values(model: Model, stage: int, pixels: Tensor, flip: bool) -> NDArray
     return values.half().cpu().numpy()
 
 
-def statistics(source: Stored, rows: NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of each channel over the training images and regions."""
+def statistics(source: Stored, rows: NDArray[np.int64], model: Model, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of each channel that the head takes, over the training images and regions."""
     batches = [rows[a : a + 64] for a in range(0, len(rows), 64)]
     count, total, square = 0, torch.zeros(()), torch.zeros(())
     for features in source.batches(batches, None):
-        values = features.to(device).double()
+        values = model.head.pooled(features.to(device)).double()
         total = total.to(device) + values.sum((0, 2, 3))
         square = square.to(device) + values.square().sum((0, 2, 3))
         count += values.numel() // values.shape[1]

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from partlabel.core.errors import UserError
 from partlabel.core.files import write_text
-from partlabel.labels.table import ORIGINS, LabelTable
+from partlabel.labels.table import ORIGINS
 from partlabel.metrics import Metrics, evaluate
-from partlabel.metrics.thresholds import SOURCES
-from partlabel.models.model import read_description
-from partlabel.training import held_out
-from partlabel.training.config import Config
-from partlabel.training.thresholds import FILE as THRESHOLDS_FILE
+from partlabel.metrics.thresholds import SOURCES, threshold_text
+from partlabel.training.run import Run
 
 FILE = "MODEL_CARD.md"
+_MODELS: tuple[Literal["best", "last"], ...] = ("best", "last")
+_MEANS = {
+    "mean_roc_auc": "ROC-AUC",
+    "mean_ap": "mAP",
+    "pc_precision": "mean precision",
+    "pc_recall": "mean recall",
+    "macro_f1": "macro-F1",
+}
 _HEADLINE = {
     "mean_ap": "mAP",
+    "mean_roc_auc": "ROC-AUC",
     "macro_f1": "macro-F1",
     "micro_f1": "micro-F1",
     "pc_precision": "mean precision",
@@ -31,35 +34,30 @@ _HEADLINE = {
 }
 
 
-def write_card(run: str | os.PathLike[str]) -> None:
+def write_card(run: Run | str | os.PathLike[str]) -> None:
     """Write ``MODEL_CARD.md`` into the model folders ``best/`` and ``last/`` of a run.
 
     Args:
-        run: run folder of a finished training; thresholds, where they were chosen, stand in it already.
+        run: a training, or its folder; thresholds, where they were chosen, stand in it already.
 
     Raises:
         UserError: no run is there, or its files are damaged.
     """
-    folder = Path(run)
-    try:
-        identity = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    except (OSError, json.JSONDecodeError) as error:
-        raise UserError(f"{folder}: is not the run folder of a finished training ({error})") from None
-    table = LabelTable.read_parquet(folder / "labels.parquet")
-    validated = (folder / held_out.LABELS_FILE).is_file()
-    for name in ("best", "last"):
-        if not (folder / name).is_dir():
+    run = run if isinstance(run, Run) else Run(run)
+    for name in _MODELS:
+        if not (run.folder / name).is_dir():
             continue
-        description = read_description(folder / name)
+        description = run.description(name)
+        best = name == "best"
         sections = [
             _head(description, name),
-            _data(identity["config"], table, rows),
-            _best_metrics(folder, description) if name == "best" and validated else _epoch_metrics(rows, validated),
-            _decisions(folder if name == "best" else None, description),
-            _use(identity["config"], table),
+            _data(run),
+            *([_headline(run)] if best else []),
+            _best_metrics(run, description) if best and run.is_validated else _epoch_metrics(run),
+            _decisions(description, run.thresholds if best else {}),
+            _use(run),
         ]
-        write_text(folder / name / FILE, "\n\n".join(sections) + "\n")
+        write_text(run.folder / name / FILE, "\n\n".join(sections) + "\n")
 
 
 def _head(description: dict[str, Any], name: str) -> str:
@@ -76,16 +74,17 @@ def _head(description: dict[str, Any], name: str) -> str:
     )
 
 
-def _data(config: dict[str, Any], table: LabelTable, rows: list[dict[str, Any]]) -> str:
+def _data(run: Run) -> str:
+    table = run.labels
     present, absent = table.class_counts()
     known, pairs = table.num_known, table.num_images * table.num_classes
     origins = Counter(np.array(ORIGINS)[table.origin].tolist())
     taken = (
         "**absent**: every unknown label was trained as absent"
-        if Config.from_dict(config).unknown_as_absent
+        if run.config.unknown_as_absent
         else "**unknown**: it counted neither as present nor as absent, in training and in the metrics"
     )
-    added = sum(row["added_present"] + row["added_absent"] for row in rows if "round" in row)
+    added = sum(row["added_present"] + row["added_absent"] for row in run.rounds)
     lines = [
         "## Training data",
         "",
@@ -101,24 +100,31 @@ def _data(config: dict[str, Any], table: LabelTable, rows: list[dict[str, Any]])
     for words, chosen in (("present", present == 0), ("absent", absent == 0)):
         if chosen.any():
             lines.append(f"- Classes without a known {words} label: {_names(table.classes, chosen)}")
+    nothing = present + absent == 0
+    if nothing.any():
+        lines.append(f"- Never predicted, as no label is known: {_names(table.classes, nothing)}")
     return "\n".join(lines)
 
 
-def _best_metrics(folder: Path, description: dict[str, Any]) -> str:
-    held = held_out.read(folder)
+def _best_metrics(run: Run, description: dict[str, Any]) -> str:
+    held = run.held_out
     found = evaluate(held.scores, held.table.dense(), np.array(description["thresholds"]), held.table.classes)
     known = int(found.present.sum() + found.absent.sum())
     lines = [
         "## Validation",
         "",
-        f"On {known:,} known labels ({int(found.present.sum()):,} present) of {found.images_known:,} images that the "
-        "model was not trained on. The best epoch was chosen on them, so mAP is slightly too good.",
+        f"On {known:,} known labels ({int(found.present.sum()):,} present) alone, of {found.images_known:,} images. "
+        f"{_unseen(run)} The best epoch was chosen on these labels, so mAP is slightly too good; and where it was not "
+        "chance that decided which labels are known, all of these numbers are.",
         "",
         "| metric | value |",
         "|---|---|",
         *(f"| {title} | {_percent(getattr(found, name))} |" for name, title in _HEADLINE.items()),
+        "",
+        f"mAP is over {int(np.isfinite(found.average_precision).sum())} of {len(found.class_names)} classes, those "
+        "with known labels of both signs.",
     ]
-    crossed = _stored(folder).get("cross_validated")
+    crossed = run.thresholds.get("cross_validated")
     if crossed:
         lines += [
             "",
@@ -127,6 +133,51 @@ def _best_metrics(folder: Path, description: dict[str, Any]) -> str:
             f"{_percent(crossed['micro_f1'])}.",
         ]
     return "\n".join([*lines, "", *_class_table(found, description)])
+
+
+def _unseen(run: Run) -> str:
+    """What exactly is true of the validation images and the training."""
+    held, trained = run.held_out.table, run.labels
+    shared = int((trained.image_index(held.images) >= 0).sum())
+    same = run.same_content
+    if shared == held.num_images:
+        return "The model was trained on these images with other labels, but on none of these labels."
+    if shared or same:
+        parts = [f"{shared:,} of the images with other labels"] if shared else []
+        parts += [f"images with the same content as {same:,} of them under other names"] if same else []
+        return f"The model was trained on {' and on '.join(parts)}, on the others not."
+    return "The model was not trained on these images."
+
+
+def _headline(run: Run) -> str:
+    """What all labels would say."""
+    found = run.headline
+    if found is None:
+        return "## How good it is\n\nNot measured: no labels were held out."
+    rows = []
+    for name, title in _MEANS.items():
+        each = found["metrics"][name]
+        interval = "-" if each["value"] is None else f"{_percent(each['low'])} to {_percent(each['high'])}"
+        rows.append(f"| {title} | {_percent(each['value'])} | {interval} |")
+    lines = [
+        "## How good it is",
+        "",
+        f"What all labels would say, as far as the known ones tell; measured on {found['meaning']}.",
+        "",
+        "| metric | value | 95 % interval |",
+        "|---|---|---|",
+        *rows,
+        "",
+        f"Over {found['classes_measured']:,} of {found['classes_in_all']:,} classes"
+        + (f"; not measured: {_some(found['not_measured'])}." if found["not_measured"] else "."),
+    ]
+    if found["not_by_chance"]:
+        lines.append(
+            f"It was not chance that decided which labels are known in {len(found['not_by_chance'])} classes: "
+            f"{_some(found['not_by_chance'])}. There the known labels alone flatter or spoil the numbers; these here "
+            "are corrected, as far as that is possible."
+        )
+    return "\n".join(lines)
 
 
 def _class_table(found: Metrics, description: dict[str, Any]) -> list[str]:
@@ -138,23 +189,23 @@ def _class_table(found: Metrics, description: dict[str, Any]) -> list[str]:
         values = (found.average_precision[c], found.precision[c], found.recall[c], found.f1[c])
         lines.append(
             f"| {name.replace('|', chr(92) + '|')} | {found.present[c]} | {found.absent[c]} | "
-            f"{' | '.join(map(_percent, values))} | {description['thresholds'][c]:.3f} | "
+            f"{' | '.join(map(_percent, values))} | {threshold_text(description['thresholds'][c])} | "
             f"{description['threshold_sources'][c]} |"
         )
     return [*lines, "", "A dash: undefined, as too little is known."]
 
 
-def _epoch_metrics(rows: list[dict[str, Any]], validated: bool) -> str:
-    epochs = [row for row in rows if "epoch" in row]
+def _epoch_metrics(run: Run) -> str:
+    epochs = run.epochs
     measured = epochs[-1]["validation"] if epochs else None
-    if not validated or not measured:
+    if not run.is_validated or not measured:
         return "## Validation\n\nNone: no labels were held out, so nothing is known about how good the model is."
-    table = [f"| {title} | {_percent(measured[name])} |" for name, title in _HEADLINE.items()]
+    table = [f"| {title} | {_percent(measured.get(name))} |" for name, title in _HEADLINE.items()]
     head = f"## Validation\n\nAfter epoch {epochs[-1]['epoch']}, on held-out known labels, at threshold 0.\n"
     return "\n".join([head, "| metric | value |", "|---|---|", *table])
 
 
-def _decisions(folder: Path | None, description: dict[str, Any]) -> str:
+def _decisions(description: dict[str, Any], stored: dict[str, Any]) -> str:
     lines = [
         "## Decisions and probabilities",
         "",
@@ -167,7 +218,6 @@ def _decisions(folder: Path | None, description: dict[str, Any]) -> str:
         lines.append("- Probabilities are the sigmoid of the score; they are not calibrated.")
         return "\n".join(lines)
     lines.append(f"- Calibrated for each class: {description['calibration']['meaning']}.")
-    stored = {} if folder is None else _stored(folder)
     error = stored.get("calibration_error_cross_validated")
     if error is not None:
         lines.append(
@@ -177,7 +227,8 @@ def _decisions(folder: Path | None, description: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _use(config: dict[str, Any], table: LabelTable) -> str:
+def _use(run: Run) -> str:
+    table = run.labels
     present, _ = table.class_counts()
     few = (present > 0) & (present < 20)
     lines = [
@@ -187,7 +238,7 @@ def _use(config: dict[str, Any], table: LabelTable) -> str:
         "",
         "## Limits",
         "",
-        "- Metrics and thresholds hold for pictures and labels drawn like the validation part. They assume that "
+        "- Numbers hold for pictures like these. Those on known labels alone, and the thresholds, assume besides that "
         "whether a label is known does not depend on what it is, within a class.",
         "- A class that is not in the list is never found; a picture can be given no class at all.",
         "- Scores of one class cannot be compared with those of another; calibrated probabilities can.",
@@ -195,19 +246,16 @@ def _use(config: dict[str, Any], table: LabelTable) -> str:
     ]
     if few.any():
         lines.append(f"- Fewer than 20 known present labels in training: {_names(table.classes, few)}")
-    if Config.from_dict(config).unknown_as_absent:
+    if run.config.unknown_as_absent:
         lines.append("- Unknown labels were trained as absent; where many of them are present, scores are too low.")
     return "\n".join(lines)
 
 
-def _stored(folder: Path) -> dict[str, Any]:
-    """What ``partlabel.training.thresholds.fit_run`` left in the run folder, empty where it was not called."""
-    path = folder / THRESHOLDS_FILE
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
 def _names(classes: tuple[str, ...], chosen: np.ndarray) -> str:
-    names = [classes[c] for c in np.flatnonzero(chosen)]
+    return _some([classes[c] for c in np.flatnonzero(chosen)])
+
+
+def _some(names: list[str]) -> str:
     return ", ".join(names[:50]) + (f" and {len(names) - 50} more" if len(names) > 50 else "")
 
 

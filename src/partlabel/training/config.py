@@ -12,8 +12,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from partlabel.core.errors import UserError
+from partlabel.core.errors import UserError, check_name
 from partlabel.core.files import to_toml, write_text
+from partlabel.method.losses import LOSSES
+from partlabel.method.strategies import STRATEGIES
 from partlabel.models.config import ModelConfig
 
 
@@ -33,14 +35,10 @@ class ImageConfig:
 
 @dataclass(frozen=True)
 class LossConfig:
-    """The loss (equations 1 and 2): g(p) = alpha p^gamma + beta with g(p0) = value and g(1) = 1.
+    """The loss, and the g(p) = alpha p^gamma + beta with g(p0) = value and g(1) = 1 of partial-bce (equation 2)."""
 
-    The other losses are those of ``partlabel.method.other_losses``; they have no settings here.
-    """
-
-    #: "partial-bce", or "bce", which is g = 1; or a loss that learns from unknown labels as absent ones: "an", "wan"
-    #: and "an-ls" (2021), "asl" (2021), "hill" and "splc" (2021), "ll-r" and "ll-ct" (2022)
-    name: Literal["partial-bce", "bce", "an", "wan", "an-ls", "asl", "hill", "splc", "ll-r", "ll-ct"] = "partial-bce"
+    #: a name of ``partlabel.method.losses.LOSSES``
+    name: str = "partial-bce"
     gamma: float = 1.0
     p0: float = 0.1
     value: float = 5.0
@@ -48,12 +46,19 @@ class LossConfig:
 
 @dataclass(frozen=True)
 class OptimConfig:
-    """The optimizer and the schedule of its learning rate."""
+    """The optimizer and the schedule of its learning rate.
 
-    name: Literal["sgd", "adamw"] = "sgd"
+    "closed-form" solves the head on frozen, averaged features in one step (``partlabel.training.discriminant``); all
+    else in here is then without effect, and so are the loss and the curriculum.
+    """
+
+    name: Literal["sgd", "adamw", "closed-form"] = "sgd"
     epochs: int = 20
     #: images of one step, over all processes
     batch_size: int = 16
+    #: parts of a step that a process runs one after the other, for networks whose batch does not fit the memory; batch
+    #: normalisation, and losses that compare the labels of a batch, look at one part
+    accumulate: int = 1
     learning_rate: float = 0.01
     #: learning rate of everything after the backbone; None is the same
     head_learning_rate: float | None = None
@@ -69,35 +74,16 @@ class OptimConfig:
     clip_norm: float | None = None
 
 
-#: theta where none is chosen: the paper's best (its tables differ little over [b]); class-adaptive labels all pairs, as
-#: in CAP
-THETA = {
-    "score-threshold": 2.0,
-    "score-proportion": 0.4,
-    "positive-only": 5.0,
-    "uncertainty": 0.3,
-    "all-at-once": 0.0,
-    "class-adaptive": 1.0,
-}
-
-
 @dataclass(frozen=True)
 class RelabelConfig:
     """The curriculum (algorithm 1): a model label for each easy unknown pair, before chosen epochs."""
 
     #: numbers of the epochs, from 1, before which a round of relabelling takes place; the paper has 10 and 15 of 20
     before: tuple[int, ...] = ()
-    #: which unknown pairs are easy, strategies [a] to [e] of section 3.3 in this order ("score-threshold" is also [d]
-    #: where the model has several heads), the 2-step baseline, and the class-adaptive one (CAP, 2023)
-    strategy: Literal[
-        "score-threshold",
-        "score-proportion",
-        "positive-only",
-        "uncertainty",
-        "all-at-once",
-        "class-adaptive",
-    ] = "uncertainty"
-    #: the strategy's theta: a score, a share of the unknown pairs, or an uncertainty; None is that of ``THETA``
+    #: which unknown pairs are easy: a name of ``partlabel.method.strategies.STRATEGIES``; "score-threshold" is also the
+    #: paper's [d] where the model has several heads
+    strategy: str = "uncertainty"
+    #: the strategy's theta: a score, a share of the unknown pairs, or an uncertainty; None is the strategy's own
     theta: float | None = None
     #: what "uncertainty" is: of the scores or of the probabilities, over the dropout samples
     measure: Literal["variance", "deviation", "probability-variance", "entropy", "mutual-information"] = "variance"
@@ -115,7 +101,19 @@ class RelabelConfig:
     @property
     def threshold(self) -> float:
         """Theta, chosen or the strategy's own."""
-        return THETA[self.strategy] if self.theta is None else self.theta
+        return (STRATEGIES[self.strategy].theta or 0.0) if self.theta is None else self.theta
+
+
+@dataclass(frozen=True)
+class SelfTrainingConfig:
+    """The round of self-training of the closed-form head: what becomes of unknown pairs before it is solved again."""
+
+    #: share of the expected present pairs that become present, those with the highest scores
+    present: float = 0.5
+    #: share of the other unknown pairs that become absent; 0 and 0 leave the round out
+    absent: float = 1.0
+    #: of the new present labels; a known label counts 1
+    weight: float = 0.25
 
 
 @dataclass(frozen=True)
@@ -123,6 +121,10 @@ class Config:
     """One training run.
 
     ``Config.preset("paper")`` is the paper's setting; ``Config.preset("small")`` trains on a laptop CPU.
+
+    >>> config = Config.preset("paper").replace(optim__epochs=5, seed=1)
+    >>> config.optim.epochs, config.images.size
+    (5, 448)
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -130,6 +132,7 @@ class Config:
     loss: LossConfig = field(default_factory=LossConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     relabel: RelabelConfig = field(default_factory=RelabelConfig)
+    self_training: SelfTrainingConfig = field(default_factory=SelfTrainingConfig)
     #: "none", "all" (the whole backbone), or the number of stages that stay as they are
     freeze: str | int = "none"
     #: batch normalisation keeps its mean and variance in training, while its scale and shift learn: for few pictures,
@@ -149,8 +152,11 @@ class Config:
         """Refuse values that no run can have.
 
         Raises:
-            UserError: listing every value that is out of its range.
+            UserError: listing every value that is out of its range, or naming a loss or strategy that does not exist
+                together with those that do.
         """
+        check_name("loss.name", self.loss.name, LOSSES)
+        check_name("relabel.strategy", self.relabel.strategy, STRATEGIES)
         checks = {
             "model.dropout": 0 <= self.model.dropout < 1,
             "model.k_max": 0 < self.model.k_max <= 1,
@@ -165,6 +171,7 @@ class Config:
             "loss.gamma": self.loss.gamma != 0,
             "optim.epochs": self.optim.epochs >= 1,
             "optim.batch_size": self.optim.batch_size >= 1,
+            "optim.accumulate": self.optim.accumulate >= 1,
             "optim.learning_rate": self.optim.learning_rate > 0,
             "optim.head_learning_rate": self.optim.head_learning_rate is None or self.optim.head_learning_rate > 0,
             "optim.momentum": 0 <= self.optim.momentum < 1,
@@ -176,6 +183,9 @@ class Config:
             "loss.value": self.loss.value > 0,
             "relabel.before": all(1 < epoch <= self.optim.epochs for epoch in self.relabel.before),
             "relabel.theta": self._theta_fits(),
+            "self_training.present": 0 <= self.self_training.present <= 1,
+            "self_training.absent": 0 <= self.self_training.absent <= 1,
+            "self_training.weight": 0 <= self.self_training.weight <= 1,
             "relabel.samples": self.relabel.samples >= 2,
             "relabel.weight": 0 <= self.relabel.weight <= 1,
             "relabel.ema": 0 <= self.relabel.ema < 1,
@@ -186,27 +196,55 @@ class Config:
         wrong = [f"{name} = {self.get(name)!r}" for name, good in checks.items() if not good]
         if wrong:
             raise UserError("the configuration has values out of their range", wrong)
-        if self.relabel.before and self.relabel.strategy == "uncertainty" and not self.model.dropout:
+        self._closed_form_fits()
+        sampled = self.relabel.before and STRATEGIES[self.relabel.strategy].reads == "uncertainty"
+        if sampled and not self.model.dropout:
             raise UserError(
                 "relabelling by uncertainty needs model.dropout above 0: without dropout, every uncertainty would be 0"
             )
-        if self.assume_absent and self.loss.name not in ("partial-bce", "bce"):
+        if self.assume_absent and not LOSSES[self.loss.name].leaves_out_unknown:
             raise UserError(
                 f"assume_absent hides from the loss {self.loss.name} which labels are unknown; it takes them as absent "
                 "in its own way: leave one of the two out"
             )
-        if self.relabel.before and self.relabel.strategy == "uncertainty" and self.model.heads > 1:
+        if sampled and self.model.heads > 1:
             raise UserError("relabelling by uncertainty takes one head; several go with the strategies by score")
+
+    def _closed_form_fits(self) -> None:
+        """Refuse what the closed-form head cannot have."""
+        model = self.model
+        needed = {
+            "freeze = 'all'": self.freeze == "all",
+            "model.pooling = 'average'": model.pooling == "average",
+            "model.heads = 1": model.heads == 1,
+            "model.graph = false": not model.graph,
+            "model.dropout = 0": model.dropout == 0,
+            "relabel.before = []": not self.relabel.before,
+            "loss.name = 'partial-bce' or 'bce'": self.loss.name in ("partial-bce", "bce"),
+        }
+        missing = [text for text, given in needed.items() if not given]
+        if self.optim.name == "closed-form" and missing:
+            raise UserError(
+                "the head is solved in closed form (optim.name), which needs the following; "
+                "optim.name = 'sgd' (--optimizer sgd) trains it in steps instead",
+                missing,
+            )
+        if model.square_root and model.pooling != "average":
+            raise UserError("model.square_root needs model.pooling = 'average'")
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of the training; a closed-form head takes one."""
+        return 1 if self.optim.name == "closed-form" else self.optim.epochs
 
     @property
     def unknown_as_absent(self) -> bool:
         """Whether unknown labels are learned from as absent ones, by ``assume_absent`` or by the loss."""
-        return self.assume_absent or self.loss.name not in ("partial-bce", "bce")
+        return self.assume_absent or not LOSSES[self.loss.name].leaves_out_unknown
 
     def _theta_fits(self) -> bool:
         """Scores and uncertainties are thresholds of at least 0, shares are at most 1."""
-        share = self.relabel.strategy in ("score-proportion", "class-adaptive")
-        return 0 <= self.relabel.threshold <= (1 if share else math.inf)
+        return 0 <= self.relabel.threshold <= (1 if STRATEGIES[self.relabel.strategy].is_share else math.inf)
 
     @staticmethod
     def preset(name: str) -> Config:
@@ -216,7 +254,8 @@ class Config:
             name: "paper": ResNet-101 WELDON at 448 px, SGD with momentum 0.9, learning rate 0.01 divided by 10 after
                 epoch 10, 20 epochs, batch 16, weight decay 1e-4, horizontal flips (section 4 and supplementary;
                 momentum and weight decay are the usual ones: the paper only refers to Durand, 2018, for them).
-                "small": a frozen EfficientNet-Lite0 at 224 px with its output cached, for a laptop CPU.
+                "small": a frozen EfficientNet-Lite0 at 288 px with its output cached, and a closed-form head with one
+                round of self-training, for a laptop CPU.
 
         Raises:
             UserError: no preset has that name.
@@ -228,8 +267,16 @@ class Config:
             )
         if name == "small":
             return Config(
-                model=ModelConfig(pooling="average"),
-                optim=OptimConfig(epochs=20, batch_size=64, learning_rate=0.5, weight_decay=2e-3, schedule="cosine"),
+                model=ModelConfig(pooling="average", square_root=True),
+                images=ImageConfig(size=288, flip=False),
+                optim=OptimConfig(
+                    name="closed-form",
+                    epochs=20,
+                    batch_size=64,
+                    learning_rate=0.5,
+                    weight_decay=2e-3,
+                    schedule="cosine",
+                ),
                 freeze="all",
             )
         raise UserError(f"there is no preset {name!r}; the presets are: paper, small")
@@ -305,6 +352,7 @@ def _unknown_names(document: dict[str, Any], kind: type, prefix: str = "") -> li
         "loss": LossConfig,
         "optim": OptimConfig,
         "relabel": RelabelConfig,
+        "self_training": SelfTrainingConfig,
     }
     unknown = []
     for name, value in document.items():

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.core.errors import UserError
+from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.method import curriculum
 from partlabel.method.rounds import Round
+from partlabel.method.strategies import STRATEGIES
 from partlabel.method.uncertainty import mc_dropout
 from partlabel.models.model import Head, Model
 from partlabel.training.batches import Source
@@ -24,11 +26,6 @@ from partlabel.training.config import RelabelConfig
 Progress = Callable[[int, int], None]
 #: labels of the class-adaptive strategy that are made dense at once
 _DENSE = 2**26
-_BY_SCORE = {
-    "score-threshold": curriculum.score_threshold,
-    "score-proportion": curriculum.score_proportion,
-    "positive-only": curriculum.positive_only,
-}
 
 
 @dataclass(frozen=True)
@@ -43,6 +40,11 @@ class Added:
     cls: NDArray[np.int64]
     value: NDArray[np.int8]
     score: NDArray[np.float32]
+
+    def only(self, classes: NDArray[np.bool_]) -> Added:
+        """Only the labels of the chosen (C,) classes."""
+        kept = classes[self.cls]
+        return Added(self.image[kept], self.cls[kept], self.value[kept], self.score[kept])
 
     @staticmethod
     def of(parts: Sequence[Added]) -> Added:
@@ -84,23 +86,23 @@ def choose(
     Raises:
         UserError: the strategy needs dropout and the model has none.
     """
-    if config.strategy == "uncertainty":
+    reads = STRATEGIES[config.strategy].reads
+    if reads == "uncertainty":
         _check_uncertainty(members)
     own = list(batches[rank::world])
-    adaptive = config.strategy == "class-adaptive"
     found: list[Any] = []
     for model, _ in members:
         model.eval()
     with torch.inference_mode():
         streams = [source.batches(own, None) for _, source in members]
         for done, (rows, *pictures) in enumerate(zip(own, *streams, strict=True), 1):
-            if adaptive:
+            if reads == "class":
                 found.append((rows, _scores(members, pictures).numpy()))
             else:
                 found.append(_new_labels(members, pictures, rows, torch.from_numpy(table.dense(rows)), config, seed))
             progress(done, len(own))
-    if adaptive:
-        return _class_adaptive(table, [pair for part in gather(found) for pair in part], config)
+    if reads == "class":
+        return _by_class(table, [pair for part in gather(found) for pair in part], config)
     return Added.of([part for parts in gather(found) for part in parts])
 
 
@@ -132,20 +134,19 @@ def _new_labels(
     seed: int,
 ) -> Added:
     """The labels that one batch gets."""
-    if config.strategy == "uncertainty":
+    strategy = STRATEGIES[config.strategy]
+    fill = strategy.load()
+    if strategy.reads == "uncertainty":
         (model, source), x = members[0], pictures[0].to(members[0][0].pixel_scale.device)
         assert isinstance(model.head, Head)
         features = model.backbone(x if source.stage else model.normalise(x), first=source.stage)
         found = mc_dropout(model.head, features, torch.from_numpy(rows), samples=config.samples, seed=seed)
         scores = found.mean.float().cpu()
         measured = getattr(found, config.measure.replace("-", "_")).float().cpu()
-        after = curriculum.uncertainty_threshold(scores, measured, labels, config.threshold)
+        after = fill(scores, measured, labels, config.threshold)
     else:
         scores = _scores(members, pictures)
-        if config.strategy == "all-at-once":
-            after = curriculum.all_at_once(scores, labels)
-        else:
-            after = _BY_SCORE[config.strategy](scores, labels, config.threshold)
+        after = fill(scores, labels, config.threshold)
     return _difference(rows, labels, after, scores)
 
 
@@ -154,10 +155,10 @@ def _difference(rows: NDArray[np.int64], before: Tensor, after: Tensor, scores: 
     return Added(rows[row], cls.astype(np.int64), after.numpy()[row, cls], scores.numpy()[row, cls].astype(np.float32))
 
 
-def _class_adaptive(
+def _by_class(
     table: LabelTable, scored: list[tuple[NDArray[np.int64], NDArray[np.float32]]], config: RelabelConfig
 ) -> Added:
-    """The class-adaptive strategy needs all scores of a class at once; some classes at a time are made dense."""
+    """For a strategy that needs all scores of a class at once; some classes at a time are made dense."""
     rows = np.concatenate([part for part, _ in scored])
     order = np.argsort(rows)
     with tempfile.TemporaryFile() as file:
@@ -168,27 +169,26 @@ def _class_adaptive(
             scores[:, start : start + len(part)] = values.T
             start += len(part)
         rows = rows[order]
-        prior = _prior(table.select(rows))
+        fill, prior = STRATEGIES[config.strategy].load(), _prior(table.select(rows), config.strategy)
         step = max(1, _DENSE // max(len(rows), 1))
         parts = []
         for low in range(0, table.num_classes, step):
             some = slice(low, low + step)
             labels = torch.from_numpy(np.ascontiguousarray(table.dense(rows)[:, some]))
             values = torch.from_numpy(np.ascontiguousarray(scores[some][:, order].T))
-            after = curriculum.class_adaptive(values, labels, prior[some], config.threshold)
+            after = fill(values, labels, prior[some], config.threshold)
             part = _difference(rows, labels, after, values)
             parts.append(Added(part.image, part.cls + low, part.value, part.score))
     return Added.of(parts)
 
 
-def _prior(table: LabelTable) -> Tensor:
+def _prior(table: LabelTable, strategy: str) -> Tensor:
     """Expected share present of each class, from the labels that are like a random sample."""
-    at_random = table.hide(np.isin(table.origin, [ORIGINS.index("given"), ORIGINS.index("sampled")]))
-    present, absent = (torch.from_numpy(count) for count in at_random.class_counts())
+    present, absent = (torch.from_numpy(count) for count in random_sample(table).class_counts())
     try:
         return curriculum.class_prior(present, absent)
     except ValueError as error:
-        raise UserError(f"the strategy class-adaptive: {error}") from None
+        raise UserError(f"the strategy {strategy}: {error}") from None
 
 
 def record(

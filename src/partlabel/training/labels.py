@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from partlabel.models.model import Model
 from partlabel.training.batches import Source
 from partlabel.training.config import Config
 from partlabel.training.curriculum import Added, Progress, choose, record
+from partlabel.training.engine import Engine
 from partlabel.training.optimizer import RunningMean
 from partlabel.training.schedule import epoch_batches
 
@@ -44,6 +44,7 @@ class TrainingLabels:
         self._rounds: list[Added] = []
         self._weak: LabelTable | None = None
         self._mean: RunningMean | None = None
+        self._learned = np.bincount(table.select(rows).indices, minlength=table.num_classes) > 0
         if not len(self.train_rows):
             raise UserError("no image with a known label is left to train on")
 
@@ -79,24 +80,23 @@ class TrainingLabels:
         model: Model,
         source: Source,
         epoch: int,
-        *,
-        rank: int,
-        world: int,
-        gather: Callable[[Any], list[Any]],
+        engine: Engine,
         progress: Progress,
     ) -> dict[str, Any]:
-        """Carry out the round before an epoch, counted from 0.
+        """Carry out the round before an epoch, counted from 0; each process looks at a share of the batches.
 
         Returns:
             Its record, see :func:`partlabel.training.curriculum.record`, the same in all processes.
         """
         config, number = self.config.relabel, len(self._rounds) + 1
         batches = epoch_batches(len(self.rows), self.config.optim.batch_size, self.config.seed, epoch)
-        arguments = {"seed": self.config.seed + number, "rank": rank, "world": world}
+        processes = {"rank": engine.rank, "world": engine.world, "gather": engine.gather}
         whole = [np.sort(self.rows[batch]) for batch in batches]
 
         def search() -> Added:
-            return choose([(model, source)], self.table, whole, config, gather=gather, progress=progress, **arguments)
+            seed = self.config.seed + number
+            found = choose([(model, source)], self.table, whole, config, seed=seed, progress=progress, **processes)
+            return found.only(self._learned)
 
         if self._mean is None:
             added = search()

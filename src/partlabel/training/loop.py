@@ -1,63 +1,43 @@
-"""The training loop."""
+"""The training loop, from labels and images to a run folder."""
 
 from __future__ import annotations
 
 import os
-import time
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-import torch.distributed as dist
-from numpy.typing import NDArray
-from torch import Tensor
-
-from partlabel.core.compute import is_first_process, loader_workers
 from partlabel.core.errors import UserError
-from partlabel.core.files import write_json, write_text
 from partlabel.core.lock import holding
 from partlabel.core.progress import Reporter
-from partlabel.images import flip_draw
-from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
-from partlabel.metrics import Metrics
-from partlabel.models.model import Model, copy_model
-from partlabel.training.batches import Source, Stored, open_source, statistics
-from partlabel.training.card import write_card
-from partlabel.training.checkpoints import Checkpoints
+from partlabel.training.agreement import agree, agree_on_data
 from partlabel.training.config import Config
-from partlabel.training.engine import gather, start
-from partlabel.training.held_out import SCORES_FILE, write_scores
-from partlabel.training.labels import TrainingLabels
-from partlabel.training.optimizer import batch_of_one, build_loss, build_optimizer, frozen_stages, keep_fixed
-from partlabel.training.prepare import Prepared, check_labels, prepare
-from partlabel.training.run import (
-    create_run,
-    epoch_line,
-    headline,
-    is_started,
-    round_line,
-    summary,
-    write_history,
-    write_round,
-)
-from partlabel.training.schedule import derived_seed, epoch_batches, learning_rate_factor, share
-from partlabel.training.thresholds import FILE, fit_run
-from partlabel.training.validate import ranks, validate
+from partlabel.training.data import Data, prepare_data
+from partlabel.training.engine import start
+from partlabel.training.epoch import train_epoch
+from partlabel.training.finish import finish
+from partlabel.training.folder import is_started, write_inputs, write_round
+from partlabel.training.head import solve_head
+from partlabel.training.optimizer import build_loss
+from partlabel.training.run import RELABELLED, Run
+from partlabel.training.state import Batches, Job, State, begin, build_model, open_batches, save
+from partlabel.training.summary import epoch_line, round_line
+from partlabel.training.validate import validate
 
 
 def train(
-    config: Config,
-    table: LabelTable,
+    labels: LabelTable,
     images: str | os.PathLike[str],
-    run: str | os.PathLike[str],
     *,
+    out: str | os.PathLike[str],
+    config: Config | None = None,
+    preset: str | None = None,
     validation: LabelTable | None = None,
     truth: LabelTable | None = None,
+    after: Run | str | os.PathLike[str] | None = None,
     resume: bool = False,
-) -> dict[str, Any]:
+) -> Run:
     """Train a model and write a run folder.
 
     The folder holds ``config.toml``, ``labels.parquet`` and ``validation.parquet`` (what was trained and validated on),
@@ -68,336 +48,103 @@ def train(
     ``optim.batch_size`` counts the images of all of them.
 
     Args:
-        config: the run.
-        table: the labels; image names are files in ``images``.
-        images: folder of the pictures.
-        run: folder to write; it must be new, or an unfinished run to ``resume``.
-        validation: labels to validate on, of pictures in the same folder; None holds out ``config.validation`` of the
+        labels: the labels; image names are files in ``images``.
+        images: folder of the images.
+        out: folder to write; it must be new, or an unfinished run to ``resume``.
+        config: all settings; None takes those of the preset.
+        preset: name of the settings, see :meth:`Config.preset`; None is "small".
+        validation: labels to validate on, of images in the same folder; None holds out ``config.validation`` of the
             table.
         truth: true labels, for experiments; the labels that relabelling adds are compared with them, nothing else.
+        after: an earlier run on a table that has grown since. Without config and preset its settings are taken; its
+            images stay in the part where they were; and a report on this run compares the two.
         resume: go on with the newest whole checkpoint. On a CPU the result equals that of a run that was never stopped,
             to the bit; the epoch that was running begins again.
 
     Returns:
-        The summary, as in ``summary.json``.
+        The run.
 
     Raises:
-        UserError: labels from which nothing can be learned, pictures that are missing or bad, a run folder in use, a
-            resumed run with another table or configuration, another process that writes into the folder; a warning
-            about a round under ``relabel.stop_on_warning``.
+        UserError: a preset beside a config, labels from which nothing can be learned, images that are missing or bad, a
+            run folder in use, a resumed run with another table or configuration; a warning about a round under
+            ``relabel.stop_on_warning``.
+
+    >>> import partlabel as pl
+    >>> labels = pl.read("csv", "labels.csv", coding="1=present,0=absent,blank=unknown")
+    >>> config = pl.Config.read("run/config.toml").replace(optim__epochs=1)
+    >>> run = pl.train(labels, images="photos", out="another", config=config)
+    >>> run.labels.classes, run.is_finished
+    (('red', 'green'), True)
     """
-    one_writer = holding(run, "partlabel train", make=True) if is_first_process() else nullcontext()
-    with one_writer:
-        return _Training(config, table, Path(images), Path(run), validation, truth, resume).go()
+    earlier = Run(after) if after is not None else None
+    config = _chosen(config, preset, earlier)
+    with start(config) as engine, ExitStack() as held:  # a mistake ends all processes, and is said once
+        loss = build_loss(config.loss, labels.num_classes)
+        job = Job(config, engine, Path(out), loss, Reporter(quiet=not engine.first))
+        engine.from_first(lambda: held.enter_context(holding(out, "partlabel train", make=True)))
+        agree(engine, labels, Path(images), validation, truth, config)
+
+        identity = _identity(config, labels, validation, earlier)
+        started = engine.from_first(lambda: is_started(job.out, identity, resume))
+        if resume and not started:
+            job.report.line(f"{out} holds no run yet: a new one begins")
+        with engine.together():
+            data = prepare_data(config, labels, Path(images), validation, truth, job.report, earlier)
+        agree_on_data(engine, data)
+        identity["labels of usable pictures"] = data.table.content_hash()
+        engine.from_first(lambda: is_started(job.out, identity, resume))
+
+        with engine.together():
+            model = build_model(job, labels)
+        checkpoint = engine.from_first(job.checkpoints.newest) if started else None
+        if checkpoint is not None:
+            model.load_state_dict(checkpoint["model"])
+        batches = open_batches(job, data, model, new=checkpoint is None)
+        engine.from_first(lambda: write_inputs(job.out, identity, data))  # only now: a mistake leaves no half run
+
+        state = begin(job, data, model, checkpoint)
+        run_epoch = solve_head if config.optim.name == "closed-form" else train_epoch
+        for epoch in range(state.epoch, config.epochs):
+            if epoch + 1 in config.relabel.before:
+                state.history.append(relabel(job, state, data, batches, epoch))
+            row = run_epoch(job, state, batches, epoch)
+            row["validation"], scores = validate(job, state, data, batches)
+            state.history.append(row)
+            job.report.line(epoch_line(row, config.epochs))
+            save(job, state, scores)
+        return finish(job, state, data, batches)
 
 
-class _Training:
-    """The state of one training; each method is one step of it."""
+def relabel(job: Job, state: State, data: Data, batches: Batches, epoch: int) -> dict[str, Any]:
+    """Carry out the round of relabelling before an epoch, counted from 0, and give its row of ``metrics.jsonl``.
 
-    def __init__(
-        self,
-        config: Config,
-        table: LabelTable,
-        images: Path,
-        run: Path,
-        validation: LabelTable | None,
-        truth: LabelTable | None,
-        resume: bool,
-    ) -> None:
-        check_labels(table, config.unknown_as_absent)
-        if validation is not None and validation.classes != table.classes:
-            raise UserError("the validation labels have other classes than the training labels, or in another order")
-        self.config, self.run = config, run
-        self.fabric = start(config)
-        self.first = self.fabric.global_rank == 0
-        self.report = Reporter(quiet=not self.first)
-        self.checkpoints = Checkpoints(run / "checkpoints")
-        identity = {
-            "config": config.to_dict(),
-            "labels": table.content_hash(),
-            "validation labels": validation.content_hash() if validation else None,
-        }
-        self.started = is_started(run, identity, resume)
-        if resume and not self.started:
-            self.report.line(f"{run} holds no run yet: a new one begins")
-        self.loss = build_loss(config.loss, table.num_classes)
-        prepared = prepare(table, images, config.images, config.workers, self.report)
-        self._split(prepared, images, validation)
-        self.labels = TrainingLabels(config, prepared.table, self.split_rows, truth)
-        self._say_what_is_there()
-        identity["labels of usable pictures"] = prepared.table.content_hash()
-        is_started(run, identity, resume)
-        torch.manual_seed(config.seed)
-        self.model = Model(config.model, table.classes, config.images.size, table.class_ids)
-        self.stage = frozen_stages(config.freeze, self.model)
-        self.model.freeze(self.stage)
-        self.model.to(self.fabric.device)
-        if config.channels_last:
-            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.state = self.checkpoints.newest() if self.started else None
-        if self.state is not None:
-            self.model.load_state_dict(self.state["model"])
-        self._open_sources(prepared)
-        if self.first:  # only now, so that no mistake of the user leaves half a run behind
-            create_run(run, identity)
-            self._write_inputs()
-        self.fabric.barrier()
+    Raises:
+        UserError: the round gave a warning, and the training stops then.
+    """
+    with job.report.bar(f"relabelling before epoch {epoch + 1}") as bar:
+        row = state.labels.relabel(state.model, batches.train, epoch, job.engine, bar)
+    job.report.line(round_line(row))
+    if job.engine.first:
+        write_round(job.out, row)
+        state.labels.table.select(data.rows).write_parquet(job.out / RELABELLED)
+    if row["warnings"] and job.config.relabel.stop_on_warning:
+        raise UserError(f"stopped after round {row['round']} of relabelling, as it gave a warning", row["warnings"])
+    return {name: value for name, value in row.items() if name != "classes"}
 
-    def _split(self, prepared: Prepared, images: Path, validation: LabelTable | None) -> None:
-        """Rows to train and to validate on; measured are only labels that are a random sample."""
-        everything, config = prepared.table, self.config
-        rows, self.held_out = np.arange(everything.num_images), np.empty(0, np.int64)
-        if validation is None and config.validation > 0:
-            rows, self.held_out = everything.split([1 - config.validation, config.validation], config.seed)
-        self.validation = None
-        if validation is not None:
-            self.validation = prepare(validation, images, config.images, config.workers, self.report)
-        self.measured = random_sample(self.validation.table if self.validation else everything)
-        self.skipped = prepared.skipped + (self.validation.skipped if self.validation else [])
-        self.animated = prepared.animated
-        self.split_rows = rows
-        self.ranked = ranks(self.measured if self.validation else self.measured.select(self.held_out))
 
-    def _say_what_is_there(self) -> None:
-        self.about = {
-            "classes": self.labels.table.num_classes,
-            "images_trained": len(self.labels.train_rows),
-            "images_without_labels": len(self.split_rows) - len(self.labels.train_rows),
-            "images_skipped": len(self.skipped),
-            "images_animated": len(self.animated),
-            "known_labels": int(np.diff(self.labels.table.indptr)[self.labels.train_rows].sum()),
-            "assume_absent": self.config.assume_absent,
-            "processes": self.fabric.world_size,
-        }
-        self.report.line(
-            f"{self.about['images_trained']} images to train on, "
-            f"{self.validation.table.num_images if self.validation else len(self.held_out)} to validate on, "
-            f"{self.about['images_without_labels']} without a known label, {len(self.skipped)} skipped"
-        )
+def _chosen(config: Config | None, preset: str | None, earlier: Run | None) -> Config:
+    if config is not None and preset is not None:
+        raise UserError("config and preset both choose the settings; give one of them")
+    if config is None and preset is None and earlier is not None:
+        return earlier.config
+    return Config.preset(preset or "small") if config is None else config
 
-    def _write_inputs(self) -> None:
-        table = self.labels.table
-        table.select(self.split_rows).write_parquet(self.run / "labels.parquet")
-        if self.validation or len(self.held_out):
-            held = self.validation.table if self.validation else table.select(self.held_out)
-            held.write_parquet(self.run / "validation.parquet")
-        if self.skipped:
-            write_text(self.run / "skipped.txt", "".join(f"{name}: {why}\n" for name, why in self.skipped))
 
-    def _open_sources(self, prepared: Prepared) -> None:
-        config = self.config
-        workers = loader_workers(self.fabric.device.type, config.workers)
-        several = self.fabric.world_size > 1
-
-        def source(paths: list[Path], flip: bool, what: str) -> Source:
-            with self.report.bar(what) as bar:
-                return open_source(
-                    self.model,
-                    self.stage,
-                    paths,
-                    flip=flip,
-                    workers=workers,
-                    max_pixels=config.images.max_pixels,
-                    device=self.fabric.device,
-                    progress=bar,
-                )
-
-        what = "decoding pictures" if self.stage == 0 else f"running the {self.stage} frozen stages"
-        if several and not self.first:
-            self.fabric.barrier()  # the first process fills the cache, the others find it
-        self.source = source(prepared.paths, config.images.flip, what)
-        self.validation_source = self.source
-        if self.validation:
-            self.validation_source = source(self.validation.paths, False, f"{what} (validation)")
-        if several and self.first:
-            self.fabric.barrier()
-        new = self.state is None and self.model.started_from is None
-        if new and self.stage == self.model.backbone.num_stages and isinstance(self.source, Stored):
-            self.model.head.standardise(*statistics(self.source, self.labels.train_rows, self.fabric.device))
-
-    def begin(self) -> tuple[int, float | None, list[dict[str, Any]]]:
-        """Set up the optimizer, from the newest checkpoint where there is one: epochs done, best score, their rows."""
-        optimizer = build_optimizer(self.model, self.config.optim)
-        state = self.state
-        if state is not None:
-            optimizer.load_state_dict(state["optimizer"])
-        self.net, self.optimizer = self.fabric.setup(self.model, optimizer)
-        self.labels.follow(self.model)
-        if state is None:
-            return 0, None, []
-        self.labels.restore(state["labels"])
-        if state["precision"]:
-            self.fabric.strategy.precision.load_state_dict(state["precision"])
-        if self.first:
-            write_history(self.run, state["history"])
-        self.report.line(f"going on after epoch {state['epoch']}")
-        return state["epoch"], state["best"], state["history"]
-
-    def go(self) -> dict[str, Any]:
-        """Run all epochs that are left, then write the summary."""
-        start, best, history = self.begin()
-        for epoch in range(start, self.config.optim.epochs):
-            if epoch + 1 in self.config.relabel.before:
-                history.append(self.relabel(epoch))
-            row = self.epoch(epoch)
-            metrics, held_out = self._validate()
-            row["validation"] = measured = None if metrics is None else headline(metrics, self.ranked)
-            score = measured["mean_ap"] if measured else None
-            history.append(row)
-            self.report.line(epoch_line(row, self.config.optim.epochs))
-            improved = score is not None and (best is None or score > best)
-            best = score if improved else best
-            if self.first:
-                self._save(epoch + 1, best, history, improved or score is None, held_out)
-            self.fabric.barrier()
-        came_to = summary(history, **self.about)
-        if self.first:  # thresholds stay where a person has chosen some since
-            write_json(self.run / "summary.json", came_to)
-            if (self.run / SCORES_FILE).is_file() and not (self.run / FILE).is_file():
-                fit_run(self.run)
-            write_card(self.run)
-        self.fabric.barrier()
-        return came_to
-
-    def relabel(self, epoch: int) -> dict[str, Any]:
-        """Carry out the round before an epoch, counted from 0, and give its row of ``metrics.jsonl``."""
-        world = self.fabric.world_size
-        with self.report.bar(f"relabelling before epoch {epoch + 1}") as bar:
-            row = self.labels.relabel(
-                self.model,
-                self.source,
-                epoch,
-                rank=self.fabric.global_rank,
-                world=world,
-                gather=lambda own: gather(own, world),
-                progress=bar,
-            )
-        self.report.line(round_line(row))
-        if self.first:
-            write_round(self.run, row)
-            self.labels.table.select(self.split_rows).write_parquet(self.run / "relabelled.parquet")
-        if row["warnings"] and self.config.relabel.stop_on_warning:
-            raise UserError(f"stopped after round {row['round']} of relabelling, as it gave a warning", row["warnings"])
-        return {name: value for name, value in row.items() if name != "classes"}
-
-    def epoch(self, epoch: int) -> dict[str, Any]:
-        """Train one epoch, counted from 0, and give its row of ``metrics.jsonl``."""
-        config, world, rank = self.config, self.fabric.world_size, self.fabric.global_rank
-        train_rows = self.labels.train_rows
-        batches = epoch_batches(len(train_rows), config.optim.batch_size, config.seed, epoch)
-        rows = [train_rows[batch] for batch in batches]
-        mine = [share(batch, world, rank) for batch in rows]
-        flips = [flip_draw(config.seed, epoch, own) for own in mine] if config.images.flip else None
-        torch.manual_seed(derived_seed(config.seed, epoch, rank))
-        self.net.train()
-        keep_fixed(self.model, self.stage, self.config.freeze_batch_norm)
-        total = torch.zeros((), device=self.fabric.device)
-        skipped, began = 0, time.perf_counter()
-        with self.report.bar(f"epoch {epoch + 1}") as bar:
-            for i, pictures in enumerate(self.source.batches(mine, flips)):
-                factor = learning_rate_factor(config.optim, epoch + (i + 0.5) / len(rows))
-                for group in self.optimizer.param_groups:
-                    group["lr"] = group["base_lr"] * factor
-                total += self._step(pictures, mine[i], len(rows[i]), epoch + 1) * len(rows[i])
-                skipped += not self._update()
-                bar(i + 1, len(rows))
-        if world > 1:
-            dist.all_reduce(total)
-            total /= world
-        seconds = time.perf_counter() - began
-        self._share_buffers()
-        if not torch.isfinite(total) or not all(torch.isfinite(p).all() for p in self.model.parameters()):
-            raise UserError(f"the loss is not finite in epoch {epoch + 1}; choose a lower learning rate")
-        return {
-            "epoch": epoch + 1,
-            "loss": float(total) / len(train_rows),
-            "learning_rate": self.optimizer.param_groups[0]["lr"],
-            "seconds": round(seconds, 3),
-            "images_per_second": round(len(train_rows) / seconds, 1),
-            "skipped_steps": skipped,
-        }
-
-    def _share_buffers(self) -> None:
-        """Average the statistics of batch normalisation over the processes, so that all validate and save one model."""
-        if self.fabric.world_size > 1:
-            for buffer in self.model.buffers():
-                if buffer.is_floating_point():
-                    dist.all_reduce(buffer)
-                    buffer /= self.fabric.world_size
-
-    def _step(self, pictures: Tensor, own: NDArray[np.int64], batch_size: int, epoch: int) -> Tensor:
-        """Forward and backward of this process's share of a batch; the loss is the mean over the whole batch.
-
-        Distributed processes average their gradients, so the sum over the own rows is multiplied by their number. A
-        process without a row in a small batch runs one picture whose labels have weight 0, as it must take part.
-        """
-        labels, weight = self.labels.labels(own)
-        if self.fabric.global_rank >= batch_size:
-            weight = torch.zeros(labels.shape)
-        x = self._to_device(pictures)
-        with batch_of_one(self.model, len(own) == 1):
-            scores = self.net(x, self.stage)
-        known = torch.from_numpy(labels).to(scores.device)
-        weight = None if weight is None else weight.to(scores.device)
-        heads = scores.unbind() if scores.ndim == 3 else (scores,)
-        loss = torch.stack([self.loss(head, known, weight=weight, epoch=epoch) for head in heads]).sum() / batch_size
-        self.fabric.backward(loss * self.fabric.world_size)
-        return loss.detach() * (self.fabric.world_size / len(heads))
-
-    def _update(self) -> bool:
-        """Apply the gradient; False where half precision overflowed and the step was left out."""
-        clip = self.config.optim.clip_norm
-        if clip is not None:
-            self.fabric.clip_gradients(self.net, self.optimizer, max_norm=clip, error_if_nonfinite=False)
-        scaler = getattr(self.fabric.strategy.precision, "scaler", None)
-        before = scaler.get_scale() if scaler is not None else 0.0
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.labels.after_step()
-        return scaler is None or scaler.get_scale() >= before
-
-    def _to_device(self, pictures: Tensor) -> Tensor:
-        x = pictures.to(self.fabric.device, non_blocking=True)
-        return x.contiguous(memory_format=torch.channels_last) if self.config.channels_last and x.shape[-1] > 1 else x
-
-    def _validate(self) -> tuple[Metrics | None, NDArray[np.float32] | None]:
-        """Metrics on the known labels of the validation part, and its scores (N, C)."""
-        table = self.measured
-        rows = np.arange(table.num_images) if self.validation else self.held_out
-        if not len(rows):
-            return None, None
-        self.net.eval()
-        return validate(
-            lambda pictures: self.net(self._to_device(pictures), self.stage),
-            self.validation_source,
-            table,
-            rows,
-            batch_size=max(self.config.optim.batch_size, 64),
-            rank=self.fabric.global_rank,
-            world=self.fabric.world_size,
-        )
-
-    def _save(
-        self,
-        epoch: int,
-        best: float | None,
-        history: list[dict[str, Any]],
-        is_best: bool,
-        held_out: NDArray[np.float32] | None,
-    ) -> None:
-        state = {
-            "epoch": epoch,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.optimizer.state_dict(),
-            "precision": self.fabric.strategy.precision.state_dict(),
-            "best": best,
-            "history": history,
-            "labels": self.labels.state(),
-        }
-        self.model.save(self.run / "last")
-        if is_best:
-            copy_model(self.run / "last", self.run / "best")
-            if held_out is not None:
-                write_scores(self.run, self.model.classes, held_out)
-        self.checkpoints.save(epoch, state)
-        write_history(self.run, history)
+def _identity(config: Config, labels: LabelTable, validation: LabelTable | None, earlier: Run | None) -> dict[str, Any]:
+    """What makes two runs the same, as plain values."""
+    return {
+        **({} if earlier is None else {"after": str(earlier.folder.resolve())}),
+        "config": config.to_dict(),
+        "labels": labels.content_hash(),
+        "validation labels": validation.content_hash() if validation else None,
+    }

@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from partlabel.core.errors import UserError
-from partlabel.method.loss import PartialBCE
-from partlabel.method.other_losses.assume_negative import (
-    assume_negative,
-    smoothed_assume_negative,
-    weak_assume_negative,
-)
-from partlabel.method.other_losses.asymmetric import asymmetric
-from partlabel.method.other_losses.hill import hill
-from partlabel.method.other_losses.large_loss import large_loss_correction, large_loss_rejection
-from partlabel.method.other_losses.splc import splc
+from partlabel.method.losses import LOSSES
 from partlabel.models.model import Model
 from partlabel.training.config import LossConfig, OptimConfig
 
 _NORMS = (nn.modules.batchnorm._BatchNorm,)
-#: ``loss.name`` -> the loss
-RIVALS: dict[str, Callable[..., Tensor]] = {
-    "an": assume_negative,
-    "wan": weak_assume_negative,
-    "an-ls": smoothed_assume_negative,
-    "asl": asymmetric,
-    "hill": hill,
-}
-#: those that change with the epoch
-RIVALS_BY_EPOCH: dict[str, Callable[..., Tensor]] = {
-    "splc": splc,
-    "ll-r": large_loss_rejection,
-    "ll-ct": large_loss_correction,
-}
 
 
 class Loss(Protocol):
@@ -52,26 +28,23 @@ class Loss(Protocol):
 def build_loss(config: LossConfig, num_classes: int) -> Loss:
     """The loss as a sum over the rows of a batch; the caller divides, as its rows may be a share of the batch.
 
+    The values of labels and weights are not checked in each step: they come from a label table, which did so.
+
     Raises:
         UserError: no g has the wanted values.
     """
-    if config.name in RIVALS_BY_EPOCH:
-        return partial(RIVALS_BY_EPOCH[config.name], reduction="sum")
-    if config.name in RIVALS:
-        return _same_in_all_epochs(partial(RIVALS[config.name], reduction="sum"))
-    try:
-        loss = PartialBCE(config.gamma, config.p0, 1.0 if config.name == "bce" else config.value, reduction="sum")
-        loss(torch.zeros(1, num_classes), torch.zeros(1, num_classes, dtype=torch.int8))  # checks g on all proportions
+    entry = LOSSES[config.name]
+    function, settings = entry.load(), {name: getattr(config, name) for name in entry.takes} | dict(entry.fixed)
+
+    def loss(scores: Tensor, labels: Tensor, *, weight: Tensor | None, epoch: int) -> Tensor:
+        now = {"epoch": epoch} if entry.by_epoch else {}
+        return function(scores, labels, weight=weight, reduction="sum", check=False, **settings, **now)
+
+    try:  # checks the settings, as g on all proportions
+        loss(torch.zeros(1, num_classes), torch.zeros(1, num_classes, dtype=torch.int8), weight=None, epoch=1)
     except ValueError as error:
         raise UserError(f"loss: {error}") from None
-    return _same_in_all_epochs(loss)
-
-
-def _same_in_all_epochs(loss: Callable[..., Tensor]) -> Loss:
-    def of_any_epoch(scores: Tensor, labels: Tensor, *, weight: Tensor | None, epoch: int) -> Tensor:
-        return loss(scores, labels, weight=weight)
-
-    return of_any_epoch
+    return loss
 
 
 def frozen_stages(freeze: str | int, model: Model) -> int:
@@ -96,6 +69,12 @@ def build_optimizer(model: Model, config: OptimConfig) -> torch.optim.Optimizer:
     if config.name == "adamw":
         return torch.optim.AdamW(groups)
     return torch.optim.SGD(groups, momentum=config.momentum)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Set the rate of each group to ``factor`` times its own."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["base_lr"] * factor
 
 
 class RunningMean:

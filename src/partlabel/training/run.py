@@ -1,124 +1,254 @@
-"""The run folder: everything that one training made."""
+"""A run: the folder of one training, read file by file when it is asked for."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import make_folder, sweep, write_json, write_text
-from partlabel.core.lock import LOCK_FILES
-from partlabel.metrics import Metrics
+from partlabel.labels.holdout import random_sample
+from partlabel.labels.table import LabelTable
+from partlabel.metrics import Metrics, evaluate
+from partlabel.models.description import read_description
 from partlabel.training.config import Config
 
-_MARKER = "run.json"
+if TYPE_CHECKING:
+    from partlabel.models.model import Model
+
+#: the files of a run folder
+MARKER, SETTINGS, HISTORY, SUMMARY = "run.json", "config.toml", "metrics.jsonl", "summary.json"
+LABELS, VALIDATION, RELABELLED = "labels.parquet", "validation.parquet", "relabelled.parquet"
+OUT_OF_FOLD, HEADLINE = "out_of_fold.parquet", "headline.json"
+SCORES, THRESHOLDS, SKIPPED, ROUNDS = "validation_scores.parquet", "thresholds.json", "skipped.txt", "rounds"
 
 
-def is_started(run: Path, identity: dict[str, Any], resume: bool) -> bool:
-    """Whether the folder holds this run already.
+@dataclass(frozen=True)
+class HeldOut:
+    """The validation part of a run.
+
+    ``table``: its labels, N images and C classes. ``scores``: float32 (N, C) of the best model, before the sigmoid.
+    """
+
+    table: LabelTable
+    scores: NDArray[np.float32]
+
+
+class Run:
+    """One training, as its folder tells it. Each part is read when it is first asked for, and kept.
 
     Args:
-        run: the run folder.
-        identity: what makes two runs the same, as plain values.
-        resume: the user wants to go on with it.
+        folder: a run folder that :func:`partlabel.train` wrote, finished or not.
+        name: what it is called among others; None takes the name of the folder.
+        check: refuse a folder without a run; False where another machine may hold it.
 
     Raises:
-        UserError: it holds a run that is not to be resumed or another one, or other files.
+        UserError: the folder holds no run. Each attribute raises it, too, where its file is missing or damaged.
+
+    Attributes:
+        folder: the folder.
+        name: its name.
+
+    >>> run = Run("run")
+    >>> run.labels.classes
+    ('red', 'green')
+    >>> run.config.optim.epochs, len(run.epochs)
+    (2, 2)
     """
-    marker = run / _MARKER
-    if marker.is_file():
-        if not resume:
-            raise UserError(f"{run}: holds a run already; resume it or choose another folder")
-        changed = _differences(json.loads(marker.read_text(encoding="utf-8")), identity)
-        if changed:
-            raise UserError(f"{run}: cannot be resumed, as it was started with other settings or labels", changed)
-        return True
-    if run.is_dir():
-        sweep(run)  # a process that was killed while it wrote the marker leaves a temporary file
-    if run.exists() and (not run.is_dir() or any(path.name not in LOCK_FILES for path in run.iterdir())):
-        raise UserError(f"{run}: is not an empty folder and holds no run")
-    return False
+
+    def __init__(self, folder: str | os.PathLike[str], name: str | None = None, *, check: bool = True) -> None:
+        self.folder = Path(folder)
+        if check and not (self.folder / MARKER).is_file():
+            raise UserError(f"{folder}: is not a run folder of partlabel train")
+        self.name = self.folder.resolve().name if name is None else name
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+    @cached_property
+    def config(self) -> Config:
+        """All settings."""
+        return Config.read(self.folder / SETTINGS)
+
+    @cached_property
+    def labels(self) -> LabelTable:
+        """The labels that it was trained on, before any relabelling."""
+        return LabelTable.read_parquet(self.folder / LABELS)
+
+    @cached_property
+    def validation(self) -> LabelTable | None:
+        """The labels that it was validated on; None where nothing was held out."""
+        path = self.folder / VALIDATION
+        return LabelTable.read_parquet(path) if path.is_file() else None
+
+    @cached_property
+    def all_labels(self) -> LabelTable:
+        """The labels that it was trained and validated on, in one table."""
+        return self.labels if self.validation is None else self.labels.merge(self.validation)
+
+    @cached_property
+    def relabelled(self) -> LabelTable | None:
+        """The labels of training after the last round of relabelling; None where there was none."""
+        path = self.folder / RELABELLED
+        return LabelTable.read_parquet(path) if path.is_file() else None
+
+    @cached_property
+    def held_out(self) -> HeldOut:
+        """The known labels that it was not trained on, with the scores of its best model.
+
+        Raises:
+            UserError: it was trained without a validation part, or the files do not belong together.
+        """
+        table = self.validation
+        if table is None:
+            raise UserError(
+                f"{self.folder}: was trained without a validation part, so there are no labels that the model has not "
+                "seen; train with --validation above 0"
+            )
+        path = self.folder / SCORES
+        try:
+            stored = pq.read_table(path)
+            classes = json.loads((stored.schema.metadata or {})[b"classes"])
+            scores = stored["score"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.float32)
+        except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
+            raise UserError(f"{path}: is missing or damaged ({error})") from None
+        if tuple(classes) != table.classes or scores.size != table.num_images * table.num_classes:
+            raise UserError(f"{self.folder}: {SCORES} does not belong to {VALIDATION}")
+        return HeldOut(table, scores.reshape(table.num_images, table.num_classes))
+
+    @cached_property
+    def history(self) -> list[dict[str, Any]]:
+        """The rows of ``metrics.jsonl``: epochs and rounds of relabelling in order of time, perhaps none yet."""
+        path = self.folder / HISTORY
+        if not path.is_file():
+            return []
+        rows, bad = [], []
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                rows.append(json.loads(line))
+            except ValueError as error:
+                bad.append(f"{path}:{number} {error}")
+        if bad:
+            raise UserError(f"{path}: is damaged", bad)
+        return rows
+
+    @property
+    def epochs(self) -> list[dict[str, Any]]:
+        """The rows of the history about epochs."""
+        return [row for row in self.history if "epoch" in row]
+
+    @cached_property
+    def rounds(self) -> list[dict[str, Any]]:
+        """The records of the rounds of relabelling, with what each added to each class."""
+        rows = [row for row in self.history if "round" in row]
+        whole = [self.folder / ROUNDS / f"round-{row['round']}.json" for row in rows]
+        return [_json(path) if path.is_file() else row for row, path in zip(rows, whole, strict=True)]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all epochs were run."""
+        return (self.folder / SUMMARY).is_file()
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether labels were held out of the training."""
+        return (self.folder / VALIDATION).is_file()
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """What the training came to.
+
+        Raises:
+            UserError: it is not finished.
+        """
+        if not self.is_finished:
+            raise UserError(f"{self.folder}: this training is not finished; resume it")
+        return _json(self.folder / SUMMARY)
+
+    @property
+    def thresholds(self) -> dict[str, Any]:
+        """How each threshold of the best model was chosen, ``thresholds.json``; empty where none was."""
+        path = self.folder / THRESHOLDS
+        return _json(path) if path.is_file() else {}
+
+    @property
+    def after(self) -> Run | None:
+        """The run that this one was trained after, with a grown table; None where none was named or it is gone."""
+        named = _json(self.folder / MARKER).get("after")
+        return Run(named) if named and (Path(named) / MARKER).is_file() else None
+
+    @property
+    def headline(self) -> dict[str, Any] | None:
+        """What all labels would say of it, ``headline.json``, see :mod:`partlabel.metrics.headline`; None without."""
+        path = self.folder / HEADLINE
+        return _json(path) if path.is_file() else None
+
+    @property
+    def same_content(self) -> int:
+        """Validation images whose content was trained on under another name, counted before the training."""
+        if not self.is_finished:
+            return 0
+        return int(self.summary.get("validation_images_trained_on_by_content", 0))
+
+    def description(self, which: Literal["best", "last"] = "best") -> dict[str, Any]:
+        """What the ``model.toml`` of a model says: network, preprocessing, classes, thresholds, calibration."""
+        return read_description(self.folder / which)
+
+    @cached_property
+    def model(self) -> Model:
+        """The model of the best epoch."""
+        return self.load_model("best")
+
+    def load_model(self, which: Literal["best", "last"] = "best") -> Model:
+        """Load the model of the best or of the last epoch."""
+        from partlabel.models.model import Model  # loads torch, which those who only read tables can do without
+
+        return Model.load(self.folder, which=which)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """Metrics of the best model on its held-out labels, at its thresholds; only a random sample of labels counts.
+
+        The best epoch and the thresholds were chosen on these labels, which flatters; see ``thresholds`` for numbers by
+        cross-validation.
+
+        Raises:
+            UserError: it was trained without a validation part.
+        """
+        held = self.held_out
+        limits = np.asarray(self.description()["thresholds"], np.float32)
+        return evaluate(held.scores, random_sample(held.table).dense(), limits, held.table.classes)
 
 
-def create_run(run: Path, identity: dict[str, Any]) -> None:
-    """Make the folder and write what the run is: ``run.json`` and ``config.toml``."""
-    make_folder(run)
-    write_json(run / _MARKER, identity)
-    Config.from_dict(identity["config"]).write(run / "config.toml")
+def read_runs(folders: Sequence[str | os.PathLike[str]]) -> list[Run]:
+    """Open several runs; each is called by its folder's name, or by its path where names repeat.
 
-
-def _differences(stored: dict[str, Any], given: dict[str, Any], prefix: str = "") -> list[str]:
-    """Every value that differs, as ``name: then -> now``."""
-    found = []
-    for name, value in given.items():
-        then = stored.get(name)
-        if isinstance(value, dict) and isinstance(then, dict):
-            found += _differences(then, value, f"{prefix}{name}.".removeprefix("config."))
-        elif then != value:
-            found.append(f"{prefix}{name}: {then} -> {value}")
-    return found
-
-
-def headline(metrics: Metrics, ranked: bool = True) -> dict[str, float | None]:
-    """The metrics of the paper's tables; None where undefined, and mAP where the labels rank nothing."""
-    names = ("mean_ap", "zero_one", "macro_f1", "micro_f1", "pc_precision", "pc_recall", "ov_precision", "ov_recall")
-    values = {name: float(getattr(metrics, name)) for name in names}
-    values["mean_ap"] = values["mean_ap"] if ranked else np.nan
-    return {name: None if np.isnan(value) else value for name, value in values.items()}
-
-
-def summary(history: list[dict[str, Any]], **about: Any) -> dict[str, Any]:
-    """What a finished training came to.
-
-    Args:
-        history: the rows of ``metrics.jsonl``.
-        about: what else to say, first.
+    Raises:
+        UserError: a folder that is given twice or holds no run.
     """
-    epochs = [row for row in history if "epoch" in row]
-    rounds = [row for row in history if "round" in row]
-    scored = [row for row in epochs if row["validation"] and row["validation"]["mean_ap"] is not None]
-    best = max(scored, key=lambda row: row["validation"]["mean_ap"]) if scored else epochs[-1]
-    return {
-        **about,
-        "skipped_steps": sum(row["skipped_steps"] for row in epochs),
-        "seconds": round(sum(row["seconds"] for row in epochs), 1),
-        "labels_added": sum(row["added_present"] + row["added_absent"] for row in rounds),
-        "rounds": rounds,
-        "best_epoch": best["epoch"],
-        "best": best,
-        "last": epochs[-1],
-    }
+    paths = [Path(folder) for folder in folders]
+    repeated = [str(path) for i, path in enumerate(paths) if path.resolve() in [p.resolve() for p in paths[:i]]]
+    if repeated:
+        raise UserError("runs are given more than once", repeated)
+    names = [path.resolve().name for path in paths]
+    unique = len(set(names)) == len(names)
+    return [Run(path, name if unique else str(path)) for path, name in zip(paths, names, strict=True)]
 
 
-def round_line(row: dict[str, Any]) -> str:
-    """One round of relabelling for people, with its warnings."""
-    text = (
-        f"round {row['round']} before epoch {row['before_epoch']}: {row['added_present']:,} present and "
-        f"{row['added_absent']:,} absent labels added; {row['label_proportion']:.1%} of the labels are known now"
-    )
-    return "\n".join([text, *(f"warning: {warning}" for warning in row["warnings"])])
-
-
-def write_round(run: Path, row: dict[str, Any]) -> None:
-    """Write the whole record of a round, ``rounds/round-1.json``."""
-    folder = run / "rounds"
-    folder.mkdir(exist_ok=True)
-    write_json(folder / f"round-{row['round']}.json", row)
-
-
-def epoch_line(row: dict[str, Any], epochs: int) -> str:
-    """One epoch for people."""
-    text = f"epoch {row['epoch']}/{epochs}  loss {row['loss']:.4f}  {row['images_per_second']:.0f} images/s"
-    validation = row["validation"]
-    if validation and validation["mean_ap"] is not None:
-        text += f"  validation mAP {100 * validation['mean_ap']:.2f}"
-    return text
-
-
-def write_history(run: Path, history: Iterable[dict[str, Any]]) -> None:
-    """Write ``metrics.jsonl``, a row per epoch and per round of relabelling, in order of time."""
-    write_text(run / "metrics.jsonl", "".join(json.dumps(row, allow_nan=False) + "\n" for row in history))
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: is damaged ({error})") from None

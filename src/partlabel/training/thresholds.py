@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from partlabel.metrics.calibration import Calibration, Reliability, reliability,
 from partlabel.metrics.thresholds import (
     DEFAULT,
     MIN_KNOWN,
+    NEVER,
     SOURCES,
     Goal,
     Thresholds,
@@ -27,11 +27,10 @@ from partlabel.metrics.thresholds import (
     fit_thresholds,
     goal_words,
 )
-from partlabel.models.model import read_description, write_decision
-from partlabel.training import held_out
-
-#: in the run folder: how each threshold came about
-FILE = "thresholds.json"
+from partlabel.models.description import write_decision
+from partlabel.training.data import unlearned
+from partlabel.training.evidence import Evidence, evidence
+from partlabel.training.run import THRESHOLDS, Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,14 +56,16 @@ class Fitted:
     calibrated: Reliability | None
 
 
-def fit_run(run: str | os.PathLike[str], goal: Goal = "f1", wanted: float | None = None) -> Fitted:
+def fit_run(run: Run | str | os.PathLike[str], goal: Goal = "f1", wanted: float | None = None) -> Fitted:
     """Choose thresholds and calibration for the best model of a run and write them into it.
 
-    Only held-out labels that are a random sample count. ``best/model.toml`` gets thresholds, their sources and the
-    calibration; ``thresholds.json`` in the run folder says how each came about and what it gives.
+    They are chosen on labels that have not been seen: all known ones, where out-of-fold scores are made like those of
+    the model, else those of the validation part. Only labels that are a random sample count. ``best/model.toml`` gets
+    thresholds, their sources and the calibration; ``thresholds.json`` in the run folder says how each came about and
+    what it gives.
 
     Args:
-        run: run folder of a training with a validation part.
+        run: a training with a validation part, or its folder.
         goal: ``f1``, ``precision`` or ``recall``.
         wanted: the precision or recall, above 0 and at most 1; None for F1.
 
@@ -72,21 +73,62 @@ def fit_run(run: str | os.PathLike[str], goal: Goal = "f1", wanted: float | None
         UserError: a wrong goal, no run, no validation part, or the model cannot be written.
     """
     check_goal(goal, wanted)
-    folder = Path(run)
-    held = held_out.read(folder)
-    before = np.asarray(read_description(folder / "best")["thresholds"], np.float32)
+    run = run if isinstance(run, Run) else Run(run)
+    held = _judged(run)
+    before = np.asarray(run.description()["thresholds"], np.float32)
     table = random_sample(held.table)
     labels, classes = table.dense(), held.table.classes
     calibration = calibrate(held.scores, labels)
-    chosen = fit_thresholds(held.scores, labels, classes, goal, wanted, calibration)
+    chosen = fit_thresholds(held.scores, labels, classes, goal, wanted, calibration, _unlearned(run))
     crossed, calibrated = cross_validate(held.scores, labels, classes, goal, wanted)
     known = labels != 0
     plain = reliability(sigmoid(held.scores[known].astype(np.float64)), labels[known] > 0)
     left_out = held.table.num_known - table.num_known
     fitted = Fitted(chosen, calibration, before, left_out, crossed, plain, calibrated)
-    write_json(folder / FILE, to_dict(fitted))
-    write_decision(folder / "best", chosen.values.tolist(), goal_words(goal, wanted), chosen.sources, calibration)
+    write_json(run.folder / THRESHOLDS, to_dict(fitted))
+    write_decision(run.folder / "best", chosen.values.tolist(), goal_words(goal, wanted), chosen.sources, calibration)
     return fitted
+
+
+def has_labels_to_choose_on(run: Run) -> bool:
+    """Whether there are labels that the model has not seen, with scores like its own."""
+    found = evidence(run)
+    return run.is_validated or (found is not None and found.same_scale)
+
+
+def _judged(run: Run) -> Evidence:
+    """The labels to choose on: all known ones with out-of-fold scores like the model's own, else the validation part.
+
+    A class without such scores has no labels here.
+    """
+    found = evidence(run)
+    if found is None or not found.same_scale:
+        return Evidence(run.held_out.table, run.held_out.scores, "validation", True)
+    scored = ~np.isnan(found.scores.sum(0))
+    table = found.table.hide(scored[found.table.indices])
+    return Evidence(table, np.where(scored, found.scores, np.float32(0)), found.kind, True)
+
+
+def silence(run: Run) -> None:
+    """Give classes without a known label in training a threshold that no score reaches, in both models of the run."""
+    nothing = _unlearned(run)
+    for which in ("best", "last"):
+        if not nothing.any() or not (run.folder / which).is_dir():
+            continue
+        about = run.description(which)
+        values = np.where(nothing, NEVER, np.asarray(about["thresholds"], np.float64))
+        pairs = zip(nothing, about["threshold_sources"], strict=True)
+        sources = ["never" if none else source for none, source in pairs]
+        stored = about.get("calibration")
+        calibration = None if stored is None else Calibration(tuple(stored["slope"]), tuple(stored["offset"]))
+        write_decision(run.folder / which, values.tolist(), about["threshold_goal"], sources, calibration)
+
+
+def _unlearned(run: Run) -> NDArray[np.bool_]:
+    """(C,) classes about which nothing was learned; where unknown labels are trained as absent, there is none."""
+    if run.config.unknown_as_absent:
+        return np.zeros(len(run.labels.classes), bool)
+    return unlearned(run.labels)
 
 
 def to_dict(fitted: Fitted) -> dict[str, Any]:

@@ -2,58 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from partlabel.labels.table import LabelTable
-from partlabel.metrics import Accumulator, Metrics
-from partlabel.training.batches import Source
-from partlabel.training.engine import gather
+from partlabel.metrics import Accumulator
+from partlabel.training.data import Data
+from partlabel.training.epoch import to_device
+from partlabel.training.state import Batches, Job, State
+from partlabel.training.summary import headline
 
-
-def ranks(table: LabelTable) -> bool:
-    """Whether mAP says anything on these labels: with known labels of one sign only it is 1 for every model."""
-    present, absent = table.class_counts()
-    return bool(((present > 0) & (absent > 0)).any())
+#: images scored at once, at least
+_BATCH = 64
 
 
 def validate(
-    score: Callable[[Tensor], Tensor],
-    source: Source,
-    table: LabelTable,
-    rows: NDArray[np.int64],
-    *,
-    batch_size: int,
-    rank: int,
-    world: int,
-) -> tuple[Metrics, NDArray[np.float32]]:
-    """Measure on the known labels of some images, each scored by one of the processes.
-
-    Args:
-        score: a batch of ``source`` -> scores (B, C), of a model in evaluation mode.
-        source: the images of the table.
-        table: their labels.
-        rows: the images to measure on.
-        batch_size: images scored at once.
-        rank: of this process.
-        world: number of processes.
+    job: Job, state: State, data: Data, batches: Batches
+) -> tuple[dict[str, float | None] | None, NDArray[np.float32] | None]:
+    """Measure on the known labels of the validation part, each image scored by one of the processes.
 
     Returns:
-        The metrics, and the scores (len(rows), C), the same in all processes.
+        The metrics as in ``metrics.jsonl`` and the scores (images of the validation part, C), the same in all
+        processes; None and None where there is no validation part.
     """
-    own = np.array_split(rows, world)[rank]
-    batches = [own[a : a + batch_size] for a in range(0, len(own), batch_size)]
+    table, rows, engine = data.measured, data.held_out, job.engine
+    if not len(rows):
+        return None, None
+    state.net.eval()
+    size = max(job.config.optim.batch_size, _BATCH)
+    own = np.array_split(rows, engine.world)[engine.rank]
+    parts = [own[a : a + size] for a in range(0, len(own), size)]
     found = Accumulator(table.num_classes, table.classes)
     scores: list[NDArray[np.float32]] = []
     with torch.inference_mode():
-        for batch, pictures in zip(batches, source.batches(batches, None), strict=True):
-            scores.append(score(pictures).float().cpu().numpy())
-            found.update(scores[-1], table.dense(batch), rows=batch)
-    if world > 1:
-        found = Accumulator.from_states(gather(found.state(), world))
-        scores = [part for parts in gather(scores, world) for part in parts]
-    return found.compute(), np.concatenate(scores)
+        for part, images in zip(parts, batches.validation.batches(parts, None), strict=True):
+            scores.append(state.net(to_device(job, images), batches.validation.stage).float().cpu().numpy())
+            found.update(scores[-1], table.dense(part), rows=part)
+    if engine.world > 1:
+        found = Accumulator.from_states(engine.gather(found.state()))
+        scores = [part for parts in engine.gather(scores) for part in parts]
+    return headline(found.compute()), np.concatenate(scores)

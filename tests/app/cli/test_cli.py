@@ -249,6 +249,7 @@ def test_simulate_asks_for_what_a_strategy_needs(capsys, tmp_path, labels):
     assert not output.exists()
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(st.text(max_size=12), max_size=4))
 def test_no_words_make_a_traceback(words):
@@ -332,6 +333,7 @@ def test_every_flag_of_train_is_a_setting():
         "relabel_before": "10,15",
         "strategy": "all-at-once",
         "theta": 0.25,
+        "optimizer": "adamw",
         "epochs": 3,
         "batch_size": 5,
         "learning_rate": 0.5,
@@ -413,7 +415,7 @@ def test_predict_lists_every_bad_picture_or_leaves_it_out(capsys, job, tmp_path)
 
 def test_predict_refuses_what_it_cannot_write_or_find(capsys, job, tmp_path):
     assert ".parquet" in refused(capsys, "predict", job / "run", job / "photos", "-o", tmp_path / "out.xlsx")
-    assert "no pictures" in refused(capsys, "predict", job / "run", tmp_path, "-o", tmp_path / "out.csv")
+    assert "no image" in refused(capsys, "predict", job / "run", tmp_path, "-o", tmp_path / "out.csv")
     assert "folder" in refused(
         capsys, "predict", job / "run", job / "photos", "--images", tmp_path, "-o", tmp_path / "out.csv"
     )

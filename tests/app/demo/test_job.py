@@ -17,8 +17,10 @@ from partlabel.app.cli import main
 from partlabel.app.demo import job
 from partlabel.app.demo.digits import CLASSES, draw_scenes
 from partlabel.core.errors import UserError
-from partlabel.tasks.evaluate import measure
+from partlabel.tasks.evaluate import evaluate
 from partlabel.training.config import Config
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +104,7 @@ def test_the_table_shows_what_the_models_reach(small: tuple[Path, dict[str, Any]
     folder, results, printed = small
     test = LabelTable.read_parquet(folder / "labels" / "test.parquet")
     for model in results["models"]:
-        found = measure(Model.load(folder / model["run"]), test, folder / "scenes")
+        found = evaluate(Model.load(folder / model["run"]), test, images=folder / "scenes")
         assert model["metrics"]["mean_ap"] == pytest.approx(found.mean_ap, abs=1e-6)
         line = next(line for line in printed.splitlines() if line.startswith(f"{model['name']:28}"))
         shown = line[28:].split()[:4]

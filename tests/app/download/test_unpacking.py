@@ -126,7 +126,11 @@ def test_a_size_that_is_a_lie_gives_no_more_than_was_said(tmp_path):
     refused_archive(tmp_path, bytes(data), "damaged at x")
 
 
-@pytest.mark.parametrize("data", [b"", b"<html>not here</html>", bytes(2000)[:700], zip_of({"x": b"1" * 99})[:-30]])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"<html>not here</html>", bytes(2000)[:700], zip_of({"x": b"1" * 99})[:-30]],
+    ids=["empty", "page", "zeros", "cut"],
+)
 def test_what_is_no_archive(tmp_path, data):
     refused_archive(tmp_path, data, "damaged, or no zip or tar archive")
 

@@ -14,8 +14,8 @@ from partlabel.core.files import write_json
 from partlabel.models.model import Model
 from partlabel.training.card import write_card
 from partlabel.training.config import Config
-from partlabel.training.held_out import write_scores
-from partlabel.training.run import create_run, summary, write_history
+from partlabel.training.folder import create_folder, write_history, write_scores
+from partlabel.training.summary import summary
 from partlabel.training.thresholds import fit_run
 from tests.pictures import tiny_config
 
@@ -63,7 +63,7 @@ def make_run(
         labels[:, 3] = np.where(labels[:, 3] > 0, 0, labels[:, 3])
         trained = LabelTable.from_dense([f"{i}.png" for i in range(200)], CLASSES, labels, coding="1=present,0=absent")
     config = config or tiny_config(optim__epochs=3, validation=0.2)
-    create_run(folder, {"config": config.to_dict(), "labels": trained.content_hash(), "validation labels": None})
+    create_folder(folder, {"config": config.to_dict(), "labels": trained.content_hash(), "validation labels": None})
     trained.write_parquet(folder / "labels.parquet")
     history = [row(epoch, ap) for epoch, ap in ((1, 0.4), (2, 0.7), (3, 0.6))]
     if held is None:

@@ -15,10 +15,10 @@ from partlabel.app.report import collect
 from partlabel.app.report.data import random_check
 from partlabel.app.report.intervals import difference
 from partlabel.app.report.results import _curve
-from partlabel.app.report.runs import read_runs
 from partlabel.core.errors import UserError
 from partlabel.metrics import evaluate
-from partlabel.models.model import read_description
+from partlabel.models.description import read_description
+from partlabel.training.run import read_runs
 from tests.app.report.conftest import CLASSES, make_run, world
 from tests.reference import bootstrap as naive
 
@@ -74,7 +74,7 @@ def test_the_form_of_the_json_is_stable(runs):
     assert set(found) == {"version", "measured_on", "bootstrap", "runs", "comparison"}
     assert set(run) == {
         *("name", "folder", "finished", "classes", "settings", "data", "random_check", "training", "rounds"),
-        *("results", "labels_spent"),
+        *("headline", "results", "labels_spent"),
     }
     assert set(run["data"]) == {
         *("training", "held_out", "coding", "unknown_taken_as", "not_listed", "conflicts", "history", "together"),
@@ -90,7 +90,17 @@ def test_the_form_of_the_json_is_stable(runs):
         *("cross_validated", "classes", "curves", "calibration", "mistakes"),
     }
     assert set(run["results"]["classes"][0]) == {
-        *("class", "trained_present", "trained_absent", "present", "absent", "average_precision", "low", "high"),
+        *(
+            "class",
+            "trained_present",
+            "trained_absent",
+            "present",
+            "absent",
+            "average_precision",
+            "roc_auc",
+            "low",
+            "high",
+        ),
         *("precision", "recall", "f1", "threshold", "threshold_from", "reasons"),
     }
     assert structure(run["random_check"]["classes"]) == [
@@ -138,29 +148,60 @@ def test_paired_test_by_hand():
     assert difference(np.zeros(199), change)["p"] == pytest.approx(0.05)
 
 
-def test_runs_on_other_pictures_or_labels_are_not_compared(runs, tmp_path):
+def test_runs_are_compared_on_the_images_that_both_held_out(runs, tmp_path):
     held, scores = world()
     make_run(tmp_path / "fewer", held.select(slice(0, 58)), scores[:58])
-    with pytest.raises(UserError, match="different pictures") as error:
-        collect([runs / "one", tmp_path / "fewer"])
-    assert error.value.offenders == [f"only in one: {name}" for name in held.images.to_pylist()[58:]]
+    found = collect([runs / "one", tmp_path / "fewer"], resamples=20)
+    alone = collect([tmp_path / "fewer"], resamples=20)
+    assert found["comparison"]["images"] == alone["runs"][0]["results"]["images"]
+    rows = found["comparison"]["others"][0]["metrics"]
+    assert {row["difference"] for row in rows if row["difference"] is not None} == {0.0}
+    assert found["runs"][0]["results"]["metrics"][0]["value"] == alone["runs"][0]["results"]["metrics"][0]["value"]
+
+
+def test_labels_that_one_of_the_runs_knows_count_for_both(runs, tmp_path):
+    """As after answers: the second table knows more. A label that both know differently counts for none."""
+    held, scores = world()
+    known = held.num_known
     labels = held.dense()
-    labels[3, 0] = -labels[3, 0] or 1
+    row, column = np.argwhere(labels == 0)[0]
+    labels[row, column] = 1
+    row, column = np.argwhere(labels != 0)[3]
+    labels[row, column] *= -1
     make_run(tmp_path / "other", LabelTable.from_dense(held.images, CLASSES, labels), scores)
-    with pytest.raises(UserError, match="different labels") as error:
+    for order in ([runs / "one", tmp_path / "other"], [tmp_path / "other", runs / "one"]):
+        assert collect(order, resamples=20)["comparison"]["known"] == known + 1 - 1
+
+
+def test_runs_without_anything_in_common_are_not_compared(runs, tmp_path):
+    held, scores = world()
+    names = [f"other/{name}" for name in held.images.to_pylist()]
+    make_run(tmp_path / "other", LabelTable.from_dense(names, CLASSES, held.dense()), scores)
+    with pytest.raises(UserError, match="no image was held out by all of these runs") as error:
         collect([runs / "one", tmp_path / "other"])
-    assert len(error.value.offenders) == 1
-    assert "held/<b>003</b>.png, cat: " in error.value.offenders[0]
+    assert error.value.offenders == [f"one: {held.num_images} images", f"other: {held.num_images} images"]
     with pytest.raises(UserError, match="without a validation part") as error:
         collect([runs / "one", runs / "bare"])
     assert error.value.offenders == ["bare"]
+
+
+def test_a_run_after_another_is_compared_with_it(runs, tmp_path):
+    held, scores = world()
+    make_run(tmp_path / "second", held, scores)
+    marker = tmp_path / "second" / "run.json"
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"after": str(runs / "one")}))
+    found = collect([tmp_path / "second"], resamples=20)
+    assert [row["name"] for row in found["runs"]] == ["one", "second"]
+    assert found["comparison"]["first"] == "one"
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"after": str(tmp_path / "gone")}))
+    assert collect([tmp_path / "second"], resamples=20)["comparison"] is None
 
 
 def test_pictures_and_classes_in_another_order_are_the_same(runs, tmp_path):
     held, scores = world()
     order, columns = np.random.default_rng(0).permutation(60), [2, 0, 3, 1]
     turned = held.select(order).select_classes([CLASSES[c] for c in columns])
-    labels = read_runs([runs / "one"])[0].table.select_classes(turned.classes)
+    labels = read_runs([runs / "one"])[0].labels.select_classes(turned.classes)
     make_run(tmp_path / "turned", turned, scores[order][:, columns], trained=labels)
     rows = collect([runs / "one", tmp_path / "turned"], resamples=20)["comparison"]["others"][0]["metrics"]
     assert rows[0]["difference"] == pytest.approx(0, abs=1e-12)
@@ -285,7 +326,7 @@ def test_what_is_refused(runs, tmp_path):
         collect([runs / "one"], resamples=0)
     begun = shutil.copytree(runs / "one", tmp_path / "begun")
     (begun / "metrics.jsonl").unlink()
-    with pytest.raises(UserError, match="no epoch of this training is finished"):
+    with pytest.raises(UserError, match="no epoch of these trainings is finished"):
         collect([begun])
     damaged = shutil.copytree(runs / "one", tmp_path / "damaged")
     (damaged / "metrics.jsonl").write_text('{"epoch": 1\n{}\nnonsense\n')

@@ -103,5 +103,5 @@ def test_train_takes_what_was_exported(tmp_path, desk, made):
     table = LabelTable.read_parquet(done["path"])
     assert (done["answers"], done["labels"]) == (10, made.table.num_known + 10)
     assert sum(origin == "review" for _, origin in rows(table).values()) == 10
-    summary = train(tiny_config(optim__epochs=1), table, tmp_path / "pictures", tmp_path / "next")
+    summary = train(table, tmp_path / "pictures", out=tmp_path / "next", config=tiny_config(optim__epochs=1)).summary
     assert summary["known_labels"] == table.num_known

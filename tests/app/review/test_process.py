@@ -21,6 +21,8 @@ from partlabel.app.review import server
 from partlabel.app.review.answers import AnswerStore
 from partlabel.app.review.app import REVIEW
 
+pytestmark = [pytest.mark.slow, pytest.mark.linux]
+
 
 @pytest.fixture
 def started(made):

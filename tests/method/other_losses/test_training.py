@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from safetensors.torch import load_file
 
 from partlabel import Config, LabelTable, train
 from partlabel.core.errors import PartlabelWarning, UserError
-from partlabel.training import optimizer
+from partlabel.method.losses import LOSSES
 from tests.pictures import CLASSES, make_pictures, tiny_config
 
 
@@ -40,10 +41,15 @@ def test_present_labels_alone_are_enough_for_them(tmp_path: Path, single: LabelT
     config = tiny_config(freeze="all")
     with warnings.catch_warnings():
         warnings.simplefilter("error", PartlabelWarning)
-        train(config.replace(loss__name="an"), single, tmp_path / "pictures", tmp_path / "an")
-        train(config.replace(loss__name="bce", assume_absent=True), single, tmp_path / "pictures", tmp_path / "bce")
+        train(single, tmp_path / "pictures", out=tmp_path / "an", config=config.replace(loss__name="an"))
+        train(
+            single,
+            tmp_path / "pictures",
+            out=tmp_path / "bce",
+            config=config.replace(loss__name="bce", assume_absent=True),
+        )
     with pytest.warns(PartlabelWarning, match="no class has a known absent"):
-        train(config.replace(loss__name="bce"), single, tmp_path / "pictures", tmp_path / "ignored")
+        train(single, tmp_path / "pictures", out=tmp_path / "ignored", config=config.replace(loss__name="bce"))
     an, bce, ignored = (weights(tmp_path / name) for name in ("an", "bce", "ignored"))
     assert all(torch.allclose(an[key], bce[key], atol=1e-6) for key in an)
     assert not all(torch.allclose(an[key], ignored[key], atol=1e-4) for key in an)
@@ -57,21 +63,23 @@ def test_the_loss_is_told_the_epoch(
 ) -> None:
     """Counted from 1, and also after a stop."""
     epochs = []
-    original = optimizer.RIVALS_BY_EPOCH[name]
+    entry = LOSSES[name]
+    original = entry.load()
 
     def watched(*arguments: torch.Tensor, epoch: int, **more: object) -> torch.Tensor:
-        epochs.append(epoch)
+        if len(arguments[0]) > 1:  # not the check of the settings
+            epochs.append(epoch)
         return original(*arguments, epoch, **more)
 
     config = tiny_config(freeze="all", loss__name=name, optim__epochs=3, optim__batch_size=6)
-    monkeypatch.setitem(optimizer.RIVALS_BY_EPOCH, name, watched)
-    train(config, single, tmp_path / "pictures", tmp_path / "whole")
+    monkeypatch.setattr(sys.modules[entry.function.split(":")[0]], entry.function.split(":")[1], watched)
+    train(single, tmp_path / "pictures", out=tmp_path / "whole", config=config)
     assert epochs == [1, 1, 2, 2, 3, 3]
     with monkeypatch.context() as patched:
         patched.setattr(torch.optim.SGD, "step", stop_at(epochs, 9))
         with pytest.raises(KeyboardInterrupt):
-            train(config, single, tmp_path / "pictures", tmp_path / "stopped")
-    train(config, single, tmp_path / "pictures", tmp_path / "stopped", resume=True)
+            train(single, tmp_path / "pictures", out=tmp_path / "stopped", config=config)
+    train(single, tmp_path / "pictures", out=tmp_path / "stopped", config=config, resume=True)
     assert epochs[6:] == [1, 1, 2, 2, 2, 3, 3]
     a, b = (weights(tmp_path / run) for run in ("whole", "stopped"))
     assert all(torch.equal(a[key], b[key]) for key in a)
@@ -91,7 +99,7 @@ def stop_at(epochs: list[int], number: int):
 @pytest.mark.parametrize("name", ["wan", "an-ls", "asl", "hill", "splc", "ll-r", "ll-ct"])
 def test_each_trains(tmp_path: Path, single: LabelTable, name: str) -> None:
     config = tiny_config(freeze="all", loss__name=name, optim__epochs=4, optim__learning_rate=0.02)
-    train(config, single, tmp_path / "pictures", tmp_path / "run")
+    train(single, tmp_path / "pictures", out=tmp_path / "run", config=config)
     losses = [json.loads(line)["loss"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert all(np.isfinite(losses))
     assert losses[-1] < losses[0]
@@ -114,7 +122,7 @@ def test_an_unknown_name_is_refused() -> None:
 def test_present_labels_alone_choose_no_best_epoch(tmp_path: Path, single: LabelTable) -> None:
     """Their mAP is 1 whatever the model, so that the first epoch would be the best one; the last one is kept."""
     config = tiny_config(freeze="all", loss__name="an", optim__epochs=3, validation=0.3)
-    summary = train(config, single, tmp_path / "pictures", tmp_path / "run")
+    summary = train(single, tmp_path / "pictures", out=tmp_path / "run", config=config).summary
     assert summary["best_epoch"] == 3
     assert summary["last"]["validation"]["mean_ap"] is None
     best, last = (load_file(tmp_path / "run" / which / "model.safetensors") for which in ("best", "last"))

@@ -119,6 +119,8 @@ def _text(done: dict[str, Any], output: Path, record: Path) -> str:
         alone = sum(1 for test in tests if test["class"] is not None and test["filled"])
         by = f" ({alone} classes by a test of their own)" if alone else ""
         lines.append(f"  {filled:,} filled in as {sign}{by}")
+        if not filled:
+            lines.append(f"    {_reachable(done[sign].get('reachable'), sign, done)}")
         reasons: dict[str, list[str]] = {}
         for row in done["classes"]:
             if row[sign]["reason"]:
@@ -130,9 +132,26 @@ def _text(done: dict[str, Any], output: Path, record: Path) -> str:
         f"  With {done['confidence']:.0%} confidence at least {done['precision']:.1%} of each sign are right, "
         "if chance decided which labels of a class are known"
     )
+    if done.get("classes_left"):
+        left = done["classes_left"]
+        shown = ", ".join(left[:_SHOWN]) + (f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else "")
+        lines.append(f"  left as they are, with too few known labels to judge: {len(left)} classes ({shown})")
     if done["pictures_left"]:
         lines.append(
             f"  left as they are: {done['pictures_left']:,} pictures, as the model was trained on guesses for them"
         )
     lines += [f"warning: {text}" for text in done["warnings"]]
     return "\n".join([*lines, f"Each class: {record}"])
+
+
+def _reachable(found: dict[str, Any] | None, sign: str, done: dict[str, Any]) -> str:
+    """Say what could be promised instead of nothing."""
+    if found is None:
+        return "nothing could be promised at any precision: no held-out label has a score on this side"
+    text = (
+        f"within reach is a precision of about {found['lower_bound']:.0%} for {found['filled']:,} labels: "
+        f"{found['tested'] - found['wrong']:,} of {found['tested']:,} held-out labels there are {sign}"
+    )
+    if found["more"] is None:
+        return f"{text}; more held-out labels would not bear out {done['precision']:.1%} there"
+    return f"{text}; {done['precision']:.1%} needs about {found['more']:,} more held-out labels there, as good as these"

@@ -1,4 +1,4 @@
-"""Commands on label tables: inspect, simulate, labels diff, labels undo."""
+"""Commands on label tables: inspect, simulate, labels diff, labels merge, labels undo."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from cyclopts import App, Parameter
 from partlabel.app.cli.output import Json, reporting
 from partlabel.core.errors import UserError
 
-group = App(name="labels", help="Compare label tables, add answers of people, take back the labels of a model.")
+group = App(
+    name="labels", help="Merge and compare label tables, add answers of people, take back the labels of a model."
+)
 
 
 @group.command(help_format="markdown")
@@ -30,6 +32,38 @@ def diff(first: Path, second: Path, /, *, json: Json = False) -> None:
 
         found = compare(LabelTable.read_parquet(first), LabelTable.read_parquet(second))
         report({"first": str(first), "second": str(second), **found.to_dict()}, found.text())
+
+
+@group.command(help_format="markdown")
+def merge(
+    first: Path,
+    second: Path,
+    /,
+    *more: Path,
+    output: Annotated[Path, Parameter(alias="-o")],
+    conflicts: Literal["error", "unknown", "present", "absent", "first"] = "error",
+    json: Json = False,
+) -> None:
+    """Put label tables together: all their images, classes and labels.
+
+    An image or a class that several tables name is one. What no table says stays unknown: tables that were each looked
+    through for other classes become one partly labelled table. Where tables agree, the label of a person stays before
+    that of a model. Class ids are left out where two classes have the same, or a class has two.
+
+    Args:
+        first: Label table, a .parquet file.
+        second: Another label table.
+        more: Further label tables.
+        output: Where the merged label table is written.
+        conflicts: What becomes of a label that is present in one table and absent in another: error names them all,
+            first keeps that of the table named first.
+    """
+    with reporting(json) as report:
+        from partlabel.labels.merged import merge_files
+
+        merged = merge_files([first, second, *more], conflicts)
+        merged.table.write_parquet(output)
+        report({"output": str(output), **merged.to_dict()}, f"{output}: {merged.text()}")
 
 
 @group.command(help_format="markdown")

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
 from partlabel.core.errors import UserError
 
-if TYPE_CHECKING:
-    from partlabel.models.model import Model
-    from partlabel.models.onnx import OnnxModel
+#: files that were left out of a prediction and are named on the terminal
+_LEFT_OUT = 20
 
 
 def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) -> None:
     """Measure a trained classifier on known labels.
 
     Unknown labels count neither for nor against it. A class for which a number is undefined, such as the average
-    precision of a class without a known present label, is listed and left out of the mean.
+    precision of a class without known labels of both signs, is listed and left out of the mean. The last lines say what
+    all labels of these images would give, with an interval, as known labels are seldom a random draw.
 
     Args:
         run: Run folder of `partlabel train`, or an .onnx file of `partlabel export`.
@@ -31,14 +30,23 @@ def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) ->
     """
     with reporting(json) as report:
         from partlabel.labels.table import LabelTable
-        from partlabel.tasks.evaluate import measure
+        from partlabel.metrics.headline import say
+        from partlabel.tasks.evaluate import estimate, trained_on
 
-        model, table = open_model(run), LabelTable.read_parquet(labels)
-        measured = measure(model, table, images)
-        report(
-            {"run": str(run), "labels": str(labels), **measured.to_dict()},
-            measured.table(classes=max(len(measured.class_names), 1)),
-        )
+        table = LabelTable.read_parquet(labels)
+        measured, headline = estimate(run, table, images=images)
+        seen = trained_on(run, table)
+        result = {"run": str(run), "labels": str(labels), "trained_on": seen, **measured.to_dict()}
+        about = "The table is about the known labels alone. What all labels of these images would say:"
+        lines = [measured.table(classes=max(len(measured.class_names), 1)), "", about, say(headline.to_dict())]
+        if seen["labels"]:
+            lines.append(
+                f"warning: the model was trained on {seen['labels']:,} of these labels, so the numbers prove nothing "
+                "about others"
+            )
+        elif seen["images"]:
+            lines.append(f"note: the model was trained on {seen['images']:,} of these images, with other labels")
+        report({**result, "headline": headline.to_dict()}, "\n".join(lines))
 
 
 def predict(
@@ -68,13 +76,12 @@ def predict(
     """
     with reporting(json) as report:
         from partlabel.images import check
-        from partlabel.tasks.predict import predict as score
-        from partlabel.tasks.predict import write_predictions
+        from partlabel.tasks.predict import open_classifier, predictions, score
 
         if output.suffix not in (".csv", ".parquet"):
             raise UserError(f"{output}: predictions are written as .csv or .parquet")
-        model = open_model(run)
-        names, paths = list_pictures(source, images)
+        model = open_classifier(run)
+        names, paths, left_out = list_images(source, images)
         checked = check(paths)
         # A table cannot hold a name that is no text, which is better said before the scoring.
         text = [_is_text(name) for name in names]
@@ -87,9 +94,8 @@ def predict(
         names = list(compress(names, good))
         paths = list(compress(paths, good))
         if not paths:
-            raise UserError(f"{source}: none of the pictures can be read", [f"{p}: {why}" for p, why in bad])
-        scores = score(model, paths)
-        write_predictions(output, names, scores, model)
+            raise UserError(f"{source}: none of the images can be read", [f"{p}: {why}" for p, why in bad])
+        predictions(model, names, score(model, paths)).write(output)
         skipped = [{"picture": path, "reason": reason} for path, reason in bad]
         decided = {"goal": model.threshold_goal, "sources": dict(Counter(model.threshold_sources))}
         result = {
@@ -99,55 +105,41 @@ def predict(
             "thresholds": decided,
             "calibrated": model.calibration is not None,
             "skipped": skipped,
+            "left_out": left_out,
         }
         lines = [f"{output}: {len(paths):,} pictures, {len(model.classes):,} classes"]
         sources = ", ".join(f"{count:,} {name}" for name, count in decided["sources"].items())
         lines.append(f"thresholds: {model.threshold_goal} ({sources})")
         lines += [f"left out: {bad['picture']}: {bad['reason']}" for bad in skipped]
+        lines += [f"left out: {line}" for line in left_out[:_LEFT_OUT]]
+        if len(left_out) > _LEFT_OUT:
+            lines.append(f"left out: {len(left_out) - _LEFT_OUT:,} more files; --json names them all")
         report(result, "\n".join(lines))
 
 
-def open_model(path: Path) -> Model | OnnxModel:
-    """Open an .onnx file, or the best model of a run folder.
-
-    Raises:
-        UserError: see :meth:`partlabel.models.onnx.OnnxModel.load` and :meth:`partlabel.models.model.Model.load`.
-    """
-    if path.suffix == ".onnx" and not path.is_dir():
-        from partlabel.models.onnx import OnnxModel
-
-        return OnnxModel.load(path)
-    from partlabel.models.model import Model
-
-    return Model.load(path)
-
-
-def list_pictures(source: Path, folder: Path | None) -> tuple[list[str], list[Path]]:
-    """List pictures: those of a folder, by name, or those that a text file names, in its order.
+def list_images(source: Path, folder: Path | None) -> tuple[list[str], list[Path], list[str]]:
+    """List images: those of a folder, by name, or those that a text file names, in its order.
 
     Returns:
-        Their names (paths inside the folder, or the lines of the file), and their paths.
+        Their names (paths inside the folder, or the lines of the file), their paths, and the files of a folder that
+        were left out, with reasons.
 
     Raises:
         UserError: nothing is there, or names repeat.
     """
     from partlabel.formats.options import read_lines
+    from partlabel.images import list_images as of_folder
     from partlabel.images import resolve
-    from partlabel.images.locate import PICTURES
 
     if source.is_dir():
         if folder is not None:
             raise UserError(f"--images belongs to a text file of paths; {source} is a folder")
-        found = sorted(
-            Path(parent, file) for parent, _, files in os.walk(source) for file in files if _is_picture(file, PICTURES)
-        )
-        if not found:
-            raise UserError(f"{source}: no pictures in this folder ({', '.join(PICTURES)})")
-        return [path.relative_to(source).as_posix() for path in found], found
+        found = of_folder(source)
+        return found.names, found.paths, found.left_out
     names = read_lines(source)
     if not names:
-        raise UserError(f"{source}: names no picture")
-    return names, [Path(name) for name in names] if folder is None else resolve(names, folder)
+        raise UserError(f"{source}: names no image")
+    return names, [Path(name) for name in names] if folder is None else resolve(names, folder), []
 
 
 def _is_text(name: str) -> bool:
@@ -156,7 +148,3 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _is_picture(name: str, endings: tuple[str, ...]) -> bool:
-    return name.lower().endswith(endings) and not name.startswith(".")

@@ -28,9 +28,10 @@ def next_(
 ) -> None:
     """Choose the questions that are worth asking people next.
 
-    A question is about one class in one picture. Every class gets the same number of questions. Most of them seek what
-    is present: the pictures with the highest scores among those whose label is unknown. The others are drawn at random,
-    because only random questions say how good a model is. A label that a model filled in counts as unknown.
+    A question is about one class in one picture. Most of them seek what is present, where it adds most to the present
+    labels that the class has already: a class with few gets many questions. The others are drawn at random, the same
+    number for every class, because only random questions say how good a model is. A label that a model filled in counts
+    as unknown.
 
     The file has the columns image, class, score, why and answer. Fill in present or absent and give the file to
     `partlabel labels answers`. A row that has an answer already costs nothing: the random draw hit a label that is
@@ -58,9 +59,10 @@ def next_(
         from partlabel.models.model import Model
         from partlabel.tasks.next_labels import Mix, ask
         from partlabel.tasks.question_files import write_csv, write_tasks
+        from partlabel.training.run import Run
 
         mix, model = Mix(random=random, uncertain=uncertain), Model.load(run)
-        table = LabelTable.read_parquet(run / "labels.parquet" if labels is None else labels)
+        table = Run(run).labels if labels is None else LabelTable.read_parquet(labels)
         asked, table, scores, result = ask(model, table, images, budget, mix, seed)
         write_csv(output, table, scores, asked)
         if label_studio is not None:
@@ -116,7 +118,7 @@ def _text(result: dict[str, Any], output: Path, label_studio: Path | None) -> st
     gain = result["expected_gain_per_1000"]
     lines.append(
         f"The scores expect {result['expected_present']:.0%} of the answers to be present, and a gain of about "
-        f"{result['expected_gain']:.1f} points of mAP ({gain:.2f} for 1,000 answers)"
+        f"{result['expected_gain']:.1f} points of mAP ({gain:.2f} points for each 1,000 answers)"
     )
     if not result["worth_asking"]:
         lines.append("That is little: other pictures, or classes of their own, may bring more than more answers")

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
+from partlabel.app.cli.settings import StrategyName
+from partlabel.method.strategies import STRATEGIES
 
 
 def relabel(
@@ -18,10 +20,7 @@ def relabel(
     images: Path,
     output: Annotated[Path, Parameter(alias="-o")],
     also: Annotated[tuple[Path, ...], Parameter(negative=())] = (),
-    strategy: Literal[
-        "score-threshold", "score-proportion", "positive-only", "uncertainty", "all-at-once", "class-adaptive"
-    ]
-    | None = None,
+    strategy: StrategyName | None = None,
     theta: float | None = None,
     measure: Literal["variance", "deviation", "probability-variance", "entropy", "mutual-information"] | None = None,
     seed: int = 0,
@@ -31,14 +30,9 @@ def relabel(
     """Let a trained classifier fill in the labels that it finds easy.
 
     Labels that are known stay as they are. Each new one is marked as the model's, with its round and score, and can be
-    taken back (`partlabel labels undo`). What is easy is the strategy's to say:
+    taken back (`partlabel labels undo`). What is easy is the strategy's to say; it fills in an unknown label when
 
-    - `score-threshold`: the score is at least theta (present), or below minus theta (absent).
-    - `score-proportion`: the share theta of the unknown labels, those with the largest scores of either sign.
-    - `positive-only`: present labels only, where the score is at least theta.
-    - `uncertainty`: the uncertainty over samples of dropout is at most theta; needs a model trained with dropout.
-    - `all-at-once`: every unknown label, by the sign of its score.
-    - `class-adaptive`: the share theta of each class, so that each class is as frequent as among its known labels.
+    {strategies}
 
     Args:
         run: Run folder of `partlabel train`.
@@ -48,7 +42,7 @@ def relabel(
         also: Run folder of another model; the scores of all are averaged. Can be given several times.
         strategy: What makes a label easy, see above. Without it, that of the run's settings.
         theta: Threshold or share of the strategy. Without it, that of the run's settings, or the paper's best for the
-            strategy: 2, 0.4, 5, 0.3, and 1 for class-adaptive.
+            strategy.
         measure: Of the uncertainty. Without it, that of the run's settings.
         seed: Number that decides the samples of dropout.
         truth: Label table with the true labels, for experiments: says how many new labels are right.
@@ -81,6 +75,10 @@ def relabel(
             )
         made.write_parquet(output)
         report({"output": str(output), **done}, _text(done, output))
+
+
+_LIST = "\n    ".join(f"- `{name}`: {strategy.when}." for name, strategy in STRATEGIES.items())
+relabel.__doc__ = (relabel.__doc__ or "").replace("{strategies}", _LIST)
 
 
 def _text(done: dict[str, Any], output: Path) -> str:

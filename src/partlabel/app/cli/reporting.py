@@ -50,8 +50,13 @@ def report(
 
 def _text(found: dict[str, Any], output: Path) -> str:
     """The first numbers of each run."""
+    from partlabel.metrics.headline import say
+
     lines = []
     for row in found["runs"]:
+        if row["headline"] is not None:
+            lines.append(f"{row['name']}: {say(row['headline'])}")
+            continue
         if row["results"] is None:
             lines.append(f"{row['name']}: not measured, as it has no validation part; give --labels and --images")
             continue

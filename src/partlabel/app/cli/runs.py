@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from partlabel.app.cli.output import Json, reporting
+from partlabel.app.cli.output import Json, one_of_each_node, reporting
 from partlabel.app.cli.settings import Settings, make_config
 from partlabel.core.compute import is_first_process
 
 if TYPE_CHECKING:
     from partlabel.labels.table import LabelTable
+    from partlabel.training.run import Run
 
 Output = Annotated[Path, Parameter(alias="-o")]
 
@@ -27,42 +28,55 @@ def train(
     config: Path | None = None,
     validation: str | None = None,
     truth: Path | None = None,
+    after: Path | None = None,
     resume: Annotated[bool, Parameter(show_default=False)] = False,
     settings: Settings | None = None,
     json: Json = False,
 ) -> None:
     """Train a classifier on the known labels.
 
-    Unknown labels teach nothing: they are neither present nor absent. Every picture is decoded once before training
-    starts, and all files that cannot be read are listed at once. The run folder holds the best and the last model, the
-    settings, and the metrics of each epoch.
+    Unknown labels are neither present nor absent; what is made of them is in the guide. Every picture is decoded once
+    before training starts, and all files that cannot be read are listed at once. The run folder holds the best and the
+    last model, the settings, and the metrics of each epoch.
 
     Args:
         labels: Label table, a .parquet file written by `partlabel import`.
         images: Folder that the picture names of the table start from.
         output: Run folder to be made.
-        preset: `small` keeps the backbone as it is and suits a laptop; `paper` is the paper's setting and wants a GPU.
-            Without a preset and without a file: small.
+        preset: `small` keeps the backbone as it is, solves the rest at once and suits a laptop; `paper` is the paper's
+            setting and wants a GPU. Without a preset and without a file: small.
         config: Settings as a TOML file, such as the config.toml of another run.
         validation: Share of the pictures that is held out to validate on (0 for none), or another label table.
         truth: Label table with the true labels, for experiments: says how many labels that relabelling adds are right.
+        after: Run folder of an earlier training on a table that has grown since, such as by `partlabel labels answers`.
+            Its settings are taken where none are given, its pictures stay in the part where they were, and
+            `partlabel report` compares the two.
         resume: Go on with a run that was stopped; give the options it was started with once more.
     """
     with reporting(json) as report:
         from partlabel.labels.table import LabelTable
         from partlabel.training.loop import train as run_training
+        from partlabel.training.run import SETTINGS, Run
 
-        share, held_out = _validation(validation)
-        chosen = make_config(preset, config, settings, share)
-        table = LabelTable.read_parquet(labels)
-        true = None if truth is None else LabelTable.read_parquet(truth)
-        summary = run_training(chosen, table, images, output, validation=held_out, truth=true, resume=resume)
+        with one_of_each_node():
+            share, held_out = _validation(validation)
+            if after is not None and preset is None and config is None:
+                Run(after)  # says where it is none
+                config = after / SETTINGS
+            chosen = make_config(preset, config, settings, share)
+            table = LabelTable.read_parquet(labels)
+            true = None if truth is None else LabelTable.read_parquet(truth)
+        held = {"validation": held_out, "truth": true, "after": after}
+        run = run_training(table, images, out=output, config=chosen, resume=resume, **held)
         if is_first_process():
-            report({"run": str(output), **summary}, _trained(summary, output))
+            report({"run": str(output), **run.summary, "headline": run.headline}, _trained(run, output))
 
 
-def _trained(summary: dict[str, Any], run: Path) -> str:
+def _trained(run: Run, folder: Path) -> str:
     """Say what a training came to."""
+    from partlabel.metrics.headline import say
+
+    summary, headline = run.summary, run.headline
     labels, pictures, seconds = summary["known_labels"], summary["images_trained"], summary["seconds"]
     lines = [f"Trained on {labels:,} known labels of {pictures:,} pictures in {seconds:,.0f} s"]
     if summary["images_without_labels"]:
@@ -73,10 +87,12 @@ def _trained(summary: dict[str, Any], run: Path) -> str:
         lines.append(f"Added: {summary['labels_added']:,} labels of the model in {len(summary['rounds'])} rounds")
     measured = summary["best"]["validation"]
     if measured and measured["mean_ap"] is not None:
-        lines.append(
-            f"Best epoch: {summary['best_epoch']}, with mAP {measured['mean_ap']:.2%} on the validation pictures"
-        )
-    return "\n".join([*lines, f"Written to {run}"])
+        lines.append(f"Best epoch: {summary['best_epoch']}, chosen by the known labels of the validation part")
+    if headline is None:
+        lines.append("How good it is was not measured: no labels were held out")
+    else:
+        lines.append(say(headline))
+    return "\n".join([*lines, f"Written to {folder}"])
 
 
 def _validation(given: str | None) -> tuple[float | None, LabelTable | None]:

@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from partlabel.core.errors import UserError
+from partlabel.method.losses import LOSSES
+from partlabel.method.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     from partlabel.training.config import Config
+
+if TYPE_CHECKING:
+    LossName = str
+    StrategyName = str
+else:  # the choices of the command line are the names in the registries
+    LossName = Literal[tuple(LOSSES)]
+    StrategyName = Literal[tuple(STRATEGIES)]
 
 GROUP = Group("Settings (what is left out comes from the preset or the settings file)", sort_key=10)
 
@@ -38,6 +47,8 @@ class Settings:
         strategy: What makes a label easy: `score-threshold`, `score-proportion`, `positive-only`, `uncertainty` (needs
             dropout), `all-at-once` or `class-adaptive`; see `partlabel relabel --help`.
         theta: Threshold or share of the strategy; the paper's best where it is left out.
+        optimizer: `closed-form` solves the head on a frozen backbone at once; `sgd` and `adamw` train in steps. Flags
+            that only matter in steps, such as `--epochs`, `--loss`, `--graph` or `--freeze none`, choose `sgd`.
         epochs: How often every picture is used.
         batch_size: Pictures of one step.
         learning_rate: Learning rate at the start.
@@ -53,16 +64,14 @@ class Settings:
     weights: str | None = None
     freeze: str | None = None
     size: int | None = None
-    loss: Literal["partial-bce", "bce", "an", "wan", "an-ls", "asl", "hill", "splc", "ll-r", "ll-ct"] | None = None
+    loss: LossName | None = None
     gamma: float | None = None
     graph: Annotated[bool | None, Parameter(negative="--no-graph")] = None
     dropout: float | None = None
     relabel_before: str | None = None
-    strategy: (
-        Literal["score-threshold", "score-proportion", "positive-only", "uncertainty", "all-at-once", "class-adaptive"]
-        | None
-    ) = None
+    strategy: StrategyName | None = None
     theta: float | None = None
+    optimizer: Literal["sgd", "adamw", "closed-form"] | None = None
     epochs: int | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
@@ -72,6 +81,20 @@ class Settings:
     seed: int | None = None
 
 
+#: flags that only matter where a model is trained in steps; they choose SGD where the base has a closed form
+_OF_STEPS = (
+    "loss",
+    "gamma",
+    "graph",
+    "dropout",
+    "relabel_before",
+    "strategy",
+    "theta",
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "weight_decay",
+)
 #: what ``Config.replace`` calls the flags that have another name there
 CONFIG_NAMES = {
     "on_bad": "images__on_bad",
@@ -85,6 +108,7 @@ CONFIG_NAMES = {
     "theta": "relabel__theta",
     "loss": "loss__name",
     "gamma": "loss__gamma",
+    "optimizer": "optim__name",
     "epochs": "optim__epochs",
     "batch_size": "optim__batch_size",
     "learning_rate": "optim__learning_rate",
@@ -112,6 +136,12 @@ def make_config(preset: str | None, file: Path | None, settings: Settings | None
     given: dict[str, Any] = {**vars(settings or Settings()), "validation": validation}
     if given["relabel_before"] is not None:
         given["relabel_before"] = _epochs(given["relabel_before"])
+    idle = [f"--{name.replace('_', '-')}" for name in _OF_STEPS if given[name]]
+    if given["optimizer"] == "closed-form" and idle:
+        raise UserError("--optimizer closed-form solves the head without steps, so these have no effect", idle)
+    in_steps = bool(idle) or given["freeze"] not in (None, "all")
+    if base.optim.name == "closed-form" and given["optimizer"] is None and in_steps:
+        given["optimizer"] = "sgd"
     return base.replace(**{CONFIG_NAMES.get(name, name): value for name, value in given.items() if value is not None})
 
 

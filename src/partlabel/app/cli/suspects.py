@@ -31,7 +31,8 @@ def suspects(
 
     The pictures are dealt out into five folds; each is judged by a classifier that learned from the others, on the
     features of the run. A known label is listed when it is contradicted, the surest contradiction first. Labels that a
-    model added are neither learned from nor listed. Look at the pictures: the classifier errs too.
+    model added are neither learned from nor listed. Look at the pictures: the classifier errs too. How many of those
+    listed are expected to be wrong is said, and for each the probability that it is.
 
     Args:
         run: Run folder of `partlabel train`.
@@ -59,13 +60,15 @@ def suspects(
 def _result(found: Checked, output: Path) -> dict[str, Any]:
     table, listed = found.table, found.suspects
     names = table.images.to_pylist()
-    rows = zip(listed.image, listed.cls, listed.label, listed.probability, strict=True)
+    assert listed.wrong is not None
+    rows = zip(listed.image, listed.cls, listed.label, listed.probability, listed.wrong, strict=True)
     return {
         "output": str(output),
         "checked": listed.checked,
+        "expected_wrong": float(listed.wrong.sum()),
         "suspects": [
-            {"image": names[i], "class": table.classes[c], "label": int(y), "probability": float(p)}
-            for i, c, y, p in rows
+            {"image": names[i], "class": table.classes[c], "label": int(y), "probability": float(p), "wrong": float(w)}
+            for i, c, y, p, w in rows
         ],
         "not_checked": [table.classes[c] for c in listed.not_checked],
         "skipped": [{"picture": name, "reason": reason} for name, reason in found.skipped],
@@ -76,9 +79,14 @@ def _result(found: Checked, output: Path) -> dict[str, Any]:
 def _text(result: dict[str, Any]) -> str:
     listed = result["suspects"]
     lines = [f"{result['output']}: {len(listed):,} of {result['checked']:,} known labels are contradicted"]
+    expected = result["expected_wrong"]
+    lines.append(
+        f"  about {expected:.0f} of them {'is' if round(expected) == 1 else 'are'} expected to be wrong, most of these "
+        "at the top; the others are right, and only hard to see"
+    )
     for row in listed[:_SHOWN]:
-        said = "present" if row["label"] > 0 else "absent"
-        lines.append(f"  {row['image']}  {row['class']}: said {said}, probability {row['probability']:.3f}")
+        said, wrong = "present" if row["label"] > 0 else "absent", f"wrong: {row['wrong']:.0%}"
+        lines.append(f"  {row['image']}  {row['class']}: said {said}, probability {row['probability']:.3f} ({wrong})")
     if len(listed) > _SHOWN:
         lines.append(f"  ... and {len(listed) - _SHOWN:,} more in the file")
     if result["not_checked"]:

@@ -46,15 +46,10 @@ def thresholds(
             raise UserError("give one of --by f1, --precision and --recall")
         goal: Goal = "f1" if by else "recall" if precision is None else "precision"
 
-        from partlabel.core.lock import holding
-        from partlabel.training.card import write_card
-        from partlabel.training.held_out import check_run
-        from partlabel.training.thresholds import fit_run, to_dict
+        from partlabel.app.api import thresholds as choose
+        from partlabel.training.thresholds import to_dict
 
-        check_run(run)
-        with holding(run, "partlabel thresholds"):
-            fitted = fit_run(run, goal, recall if precision is None else precision)
-            write_card(run)
+        fitted = choose(run, goal=goal, wanted=recall if precision is None else precision)
         report({"run": str(run), "model": str(run / "best"), **to_dict(fitted)}, _text(run, fitted))
 
 
@@ -62,7 +57,7 @@ def _text(run: Path, fitted: Fitted) -> str:
     """Say what changed, class by class, and what it gives."""
     import numpy as np
 
-    from partlabel.metrics.thresholds import SOURCES, goal_words
+    from partlabel.metrics.thresholds import SOURCES, goal_words, threshold_text
 
     chosen = fitted.thresholds
     names = chosen.after.class_names
@@ -70,8 +65,9 @@ def _text(run: Path, fitted: Fitted) -> str:
     lines = [f"{'class':{width}}  before     now  from        present  absent  F1 at 0  F1 now"]
     for c, name in enumerate(names):
         scores = [f"{100 * value:7.1f}" for value in (chosen.at_default.f1[c], chosen.after.f1[c])]
+        before, now = threshold_text(fitted.before[c], 2), threshold_text(chosen.values[c], 2)
         lines.append(
-            f"{name:{width}}  {fitted.before[c]:6.2f}  {chosen.values[c]:6.2f}  {chosen.sources[c]:10}  "
+            f"{name:{width}}  {before:>6}  {now:>6}  {chosen.sources[c]:10}  "
             f"{chosen.after.present[c]:7d} {chosen.after.absent[c]:7d}  {'  '.join(scores)}".replace("nan", "  -")
         )
     changed = int((chosen.values != fitted.before).sum())

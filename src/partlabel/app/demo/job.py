@@ -35,8 +35,8 @@ from partlabel.core.files import write_json, write_text
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import Metrics
 from partlabel.models.model import Model
-from partlabel.tasks.evaluate import measure
-from partlabel.tasks.predict import predict, write_predictions
+from partlabel.tasks.evaluate import evaluate
+from partlabel.tasks.predict import predictions, score
 from partlabel.training.config import Config, ImageConfig, LossConfig, ModelConfig, OptimConfig
 from partlabel.training.loop import train
 
@@ -112,6 +112,8 @@ def run(output: str | os.PathLike[str], size: Size | None = None, seed: int = 0)
 
     Raises:
         UserError: the folder holds something else.
+
+    >>> results = run("demo")  # doctest: +SKIP
     """
     size, folder, began = size or Size(), Path(output), time.perf_counter()
     _open_folder(folder)
@@ -290,9 +292,9 @@ def _train(training: Training, labels: LabelTable, test: LabelTable, folder: Pat
     """Train one model and measure it on the test scenes, of which every label is known."""
     print(f"\nTraining: {training.name}", flush=True)
     began, own = time.perf_counter(), folder / "runs" / training.key
-    train(training.config, labels, folder / "scenes", own)
+    train(labels, folder / "scenes", out=own, config=training.config)
     seconds = time.perf_counter() - began
-    found = measure(Model.load(own), test, folder / "scenes")
+    found = evaluate(own, test, images=folder / "scenes")
     print(f"mAP {found.mean_ap:.1%} on the test scenes, after {seconds:.0f} s", flush=True)
     return Outcome(training, found, seconds)
 
@@ -311,12 +313,12 @@ def _show(
     known, test = labels
     model = Model.load(folder / "runs" / best.training.key)
     names = test.images.to_pylist()
-    scores = predict(model, [folder / "scenes" / name for name in names])
-    write_predictions(folder / "predictions.csv", names, scores, model)
+    scores = score(model, [folder / "scenes" / name for name in names])
+    predictions(model, names, scores).write(folder / "predictions.csv")
     new = [_example(scenes[name], None, own) for name, own in zip(names[:SHOWN], scores, strict=False)]
     shown = known.select(np.flatnonzero(known.proportion())[:SHOWN])
     names = shown.images.to_pylist()
-    scores = predict(model, [folder / "scenes" / name for name in names])
+    scores = score(model, [folder / "scenes" / name for name in names])
     own_labels = zip(names, shown.dense(), scores, strict=True)
     trained = [_example(scenes[name], labels, own) for name, labels, own in own_labels]
     others = "; ".join(f"{o.training.name}: {o.metrics.mean_ap:.1%}" for o in outcomes if o is not best)

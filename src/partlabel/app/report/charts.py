@@ -34,7 +34,7 @@ def loss_curve(run: dict[str, Any]) -> Markup:
 
 
 def validation_curve(run: dict[str, Any]) -> Markup | None:
-    """mAP and F1 on the validation part after each epoch; None where there is none."""
+    """Draw mAP and F1 on the validation part after each epoch; None where there is none."""
     rows = [row for row in run["training"]["epochs"] if row["validation"]]
     lines = [(title, kind, [(r["epoch"], r["validation"][name]) for r in rows]) for name, title, kind in _SHOWN]
     lines = [(title, kind, [(x, y) for x, y in points if y is not None]) for title, kind, points in lines]
@@ -173,7 +173,7 @@ def _wilson(share: float, count: int) -> tuple[float, float]:
 
 
 def spent(runs: Sequence[dict[str, Any]]) -> Markup | None:
-    """mAP against the labels that people gave; None where runs do not differ in their number."""
+    """Draw mAP against the labels that people gave; None where runs do not differ in their number."""
     rows = [(run["name"], run["labels_spent"]) for run in runs if run["labels_spent"]["mean_ap"] is not None]
     if len({row["labels"] for _, row in rows}) < 2:
         return None

@@ -7,79 +7,76 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from partlabel.app.report.intervals import Numbers, compare, interval
 from partlabel.app.report.measured import Measured
-from partlabel.app.report.runs import Run
 from partlabel.core.errors import UserError
 from partlabel.labels.pairs import MODEL
 from partlabel.labels.table import ORIGINS, LabelTable
+from partlabel.training.run import Run
 
 _REMEDY = "give --labels and --images to measure all of them on one table"
-_WORDS = {1: "present", -1: "absent", 0: "unknown"}
 
 
 def alike(runs: Sequence[Run], measured: Sequence[Measured | None]) -> list[Measured]:
-    """The same labels of all runs in the same order, that of the first, so that they can be compared.
+    """All runs on the images that each of them held out, with the labels that any of them knows, so that they compare.
+
+    The images are in the order of the first run. A label that two runs know differently is left out.
 
     Raises:
-        UserError: runs without a validation part; other classes, pictures or known labels; all of them are named.
+        UserError: runs without a validation part; other classes; no image, or no label, that all of them held out.
     """
     missing = [run.name for run, on in zip(runs, measured, strict=True) if on is None]
     if missing:
         raise UserError(f"runs without a validation part cannot be compared; {_REMEDY}", missing)
     there = [on for on in measured if on is not None]
-    first = there[0]
-    found = [first]
     for run, on in zip(runs[1:], there[1:], strict=True):
-        names = (runs[0].name, run.name)
-        _same_names("classes", names, first.classes, on.classes)
-        _same_names("pictures", names, first.images.to_pylist(), on.images.to_pylist())
-        found.append(_reordered(first, on))
-        differ = np.argwhere(found[-1].labels != first.labels)
-        if len(differ):
-            offenders = [
-                f"{first.images[int(i)].as_py()}, {first.classes[c]}: {_WORDS[int(first.labels[i, c])]} in {names[0]}, "
-                f"{_WORDS[int(found[-1].labels[i, c])]} in {names[1]}"
-                for i, c in differ
-            ]
-            raise UserError(
-                f"{names[0]} and {names[1]} are measured on different labels of the same pictures; {_REMEDY}", offenders
-            )
-    return found
+        _same_classes((runs[0].name, run.name), there[0].classes, on.classes)
+    shared = set.intersection(*(set(on.images.to_pylist()) for on in there))
+    if not shared:
+        counts = [f"{run.name}: {len(on.images)} images" for run, on in zip(runs, there, strict=True)]
+        raise UserError(f"no image was held out by all of these runs; {_REMEDY}", counts)
+    names = [name for name in there[0].images.to_pylist() if name in shared]
+    found = [_reordered(names, there[0], on) for on in there]
+    known = np.stack([on.labels for on in found])
+    present, absent = (known > 0).any(0), (known < 0).any(0)
+    labels = np.where(present == absent, 0, np.where(present, 1, -1)).astype(np.int8)
+    if not labels.any():
+        raise UserError(f"the images that all of these runs held out have no known label; {_REMEDY}")
+    return [replace(on, labels=labels) for on in found]
 
 
-def _same_names(what: str, names: tuple[str, str], first: Sequence[str], second: Sequence[str]) -> None:
+def _same_classes(names: tuple[str, str], first: Sequence[str], second: Sequence[str]) -> None:
     one, other = set(first), set(second)
     offenders = [f"only in {names[0]}: {name}" for name in first if name not in other]
     offenders += [f"only in {names[1]}: {name}" for name in second if name not in one]
     if offenders:
-        remedy = f"; {_REMEDY}" if what == "pictures" else ""
-        raise UserError(f"{names[0]} and {names[1]} are measured on different {what}{remedy}", offenders)
+        raise UserError(f"{names[0]} and {names[1]} are measured on different classes", offenders)
 
 
-def _reordered(first: Measured, on: Measured) -> Measured:
-    """The images and classes of ``on`` in the order of ``first``."""
-    if on.images.equals(first.images) and on.classes == first.classes:
-        return replace(on, units=first.units)
+def _reordered(names: Sequence[str], first: Measured, on: Measured) -> Measured:
+    """The images of these names, and the classes in the order of ``first``."""
     place = {name: i for i, name in enumerate(on.images.to_pylist())}
     column = {name: c for c, name in enumerate(on.classes)}
-    rows = np.array([place[name] for name in first.images.to_pylist()], np.int64)
+    rows = np.array([place[name] for name in names], np.int64)
     columns = np.array([column[name] for name in first.classes], np.int64)
     calibration = on.calibration
     if calibration is not None:
         slope, offset = (tuple(np.array(v)[columns].tolist()) for v in (calibration.slope, calibration.offset))
         calibration = replace(calibration, slope=slope, offset=offset)
+    own = {name: i for i, name in enumerate(first.images.to_pylist())}
+    units = first.units[[own[name] for name in names]]
     return Measured(
         source=on.source,
-        images=first.images,
+        images=pa.array(list(names), pa.string()),
         classes=first.classes,
         scores=on.scores[rows][:, columns],
         labels=on.labels[rows][:, columns],
         thresholds=on.thresholds[columns],
         sources=tuple(on.sources[c] for c in columns),
         calibration=calibration,
-        units=first.units,
+        units=np.unique(units, return_inverse=True)[1],
         left_out=on.left_out,
     )
 
@@ -121,7 +118,7 @@ def _class_differences(first: Numbers, second: Numbers) -> list[dict[str, Any]]:
 
 def labels_spent(run: Run, found: Numbers | None) -> dict[str, Any]:
     """How many labels of people a run was trained on, how they were asked for, and the mAP that they brought."""
-    people = run.table.hide(run.table.origin != MODEL)
+    people = run.labels.hide(run.labels.origin != MODEL)
     counts = np.bincount(people.origin, minlength=len(ORIGINS))
     value = None if found is None or np.isnan(found.metrics.mean_ap) else float(found.metrics.mean_ap)
     bounds = None if found is None or value is None else interval(value, found.resampled.metrics["mean_ap"])

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from partlabel.app.report.runs import Run
 from partlabel.labels.holdout import RANDOM, at_random
 from partlabel.labels.inspect import Inspection, inspect
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.metrics import risk_control
-from partlabel.training import held_out
+from partlabel.training.evidence import evidence
+from partlabel.training.run import Run
 
 #: classes of the table of classes that occur together
 _TOGETHER = 16
@@ -26,17 +26,17 @@ _FEW_HELD = 8
 
 def data_section(run: Run) -> dict[str, Any]:
     """Everything about the labels that a run was trained and validated on."""
-    validation = LabelTable.read_parquet(run.folder / held_out.LABELS_FILE) if run.validated else None
-    found = inspect(run.table)
+    validation = run.validation
+    found = inspect(run.labels)
     return {
         "training": _counts(found),
         "held_out": None if validation is None else _counts(inspect(validation)),
-        "coding": run.table.coding or None,
+        "coding": run.labels.coding or None,
         "unknown_taken_as": "absent" if run.config.unknown_as_absent else "unknown",
-        "not_listed": _not_listed(run.table.history),
-        "conflicts": _conflicts(run.table.history),
-        "history": [_operation(record) for record in run.table.history],
-        "together": _together(run.table, found),
+        "not_listed": _not_listed(run.labels.history),
+        "conflicts": _conflicts(run.labels.history),
+        "history": [_operation(record) for record in run.labels.history],
+        "together": _together(run.labels, found),
     }
 
 
@@ -132,10 +132,11 @@ def _together(table: LabelTable, found: Inspection) -> dict[str, Any]:
 
 
 def random_check(run: Run) -> dict[str, Any]:
-    """Whether the held-out labels of each class look like a random sample of its pairs.
+    """Whether the known labels of each class look like a random sample of its pairs.
 
-    For each class the scores of the held-out labels that count as a random sample (origin ``given`` or ``sampled``) are
-    compared with those of the pairs of the same pictures whose label is unknown, by the two-sample test of
+    For each class the scores of the labels that the run is judged on (all known ones out of fold, or those of the
+    validation part) that count as a random sample (origin ``given`` or ``sampled``) are compared with those of the
+    pairs of the same images whose label is unknown, by the two-sample test of
     :func:`partlabel.metrics.risk_control.compare`. It is the assumption of ``partlabel complete``.
 
     Returns:
@@ -143,14 +144,16 @@ def random_check(run: Run) -> dict[str, Any]:
         ``classes``: for each class ``held_out``, ``unknown``, ``distance``, ``p``, ``alike`` (None where not checked);
         ``not_random``: held-out labels by the origins that are no random sample.
     """
-    held = held_out.read(run.folder)
+    held = evidence(run)
+    assert held is not None  # asked for measured runs only
     counts = at_random(held.table)
     sample = held.table.hide(counts).dense() != 0
     known = held.table.dense() != 0
-    trained = run.table.image_index(held.table.images)
-    known[trained >= 0] |= run.table.dense(trained[trained >= 0]) != 0
+    if held.kind == "validation":
+        trained = run.labels.image_index(held.table.images)
+        known[trained >= 0] |= run.labels.dense(trained[trained >= 0]) != 0
     own, open_ = sample.sum(0), (~known).sum(0)
-    checked = (own >= _FEW_HELD) & (open_ >= _FEW_HELD)
+    checked = (own >= _FEW_HELD) & (open_ >= _FEW_HELD) & np.isfinite(held.scores).all(0)
     classes = []
     for c, name in enumerate(held.table.classes):
         distance, p, alike = None, None, None

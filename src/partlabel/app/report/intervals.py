@@ -23,6 +23,7 @@ _DEFINED = 0.95
 
 TITLES = {
     "mean_ap": ("mAP", "how well pictures are ranked, mean over the classes"),
+    "mean_roc_auc": ("AUROC", "how likely a present label ranks above an absent one, mean over the classes"),
     "macro_f1": ("macro-F1", "F1 of the decisions, mean over the classes"),
     "micro_f1": ("micro-F1", "F1 of all decisions together"),
     "pc_precision": ("PC-P", "precision, mean over the classes"),
@@ -33,7 +34,8 @@ TITLES = {
     "zero_one_full_rows": ("0-1 full", "the same, among pictures with all labels known"),
 }
 _UNDEFINED = {
-    "mean_ap": "no class has a known present label",
+    "mean_ap": "no class has known labels of both signs",
+    "mean_roc_auc": "no class has known labels of both signs",
     "macro_f1": "no label is known or predicted present",
     "micro_f1": "no label is known or predicted present",
     "pc_precision": "nothing is predicted present",

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.app.report.runs import Run
 from partlabel.core.errors import UserError
 from partlabel.images import check, resolve
 from partlabel.labels.holdout import at_random, random_sample
+from partlabel.labels.match import match
+from partlabel.labels.split import units
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.metrics.calibration import Calibration, sigmoid
-from partlabel.models.model import Model
-from partlabel.tasks.predict import predict
-from partlabel.training import held_out
+from partlabel.tasks.predict import score
+from partlabel.training.run import Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +66,9 @@ def on_validation(run: Run) -> Measured | None:
     Raises:
         UserError: damaged files.
     """
-    if not run.validated:
+    if not run.is_validated:
         return None
-    held = held_out.read(run.folder)
+    held = run.held_out
     return _measured(run, "validation", held.table, held.scores)
 
 
@@ -84,15 +84,12 @@ def on_table(run: Run, table: LabelTable, source: str, folder: str | os.PathLike
     Raises:
         UserError: the model lacks classes of the table, no label counts, or pictures are missing or cannot be read.
     """
-    model = Model.load(run.folder)
-    strange = [name for name in table.classes if name not in set(model.classes)]
-    if strange:
-        raise UserError(
-            f"the model of {run.name} does not know {len(strange)} of the {table.num_classes} classes", strange
-        )
-    there = set(table.classes)
-    columns = np.array([c for c, name in enumerate(model.classes) if name in there], np.int64)
-    table = table.select_classes([model.classes[c] for c in columns])
+    model = run.model
+    try:
+        matched = match(table, model, every="table")
+    except UserError as error:
+        raise UserError(f"{run.name}: {error.message}", error.offenders) from None
+    table, columns = matched.table, matched.of_model
     counted = np.diff(random_sample(table).indptr) > 0
     if not counted.any():
         raise UserError(
@@ -101,14 +98,14 @@ def on_table(run: Run, table: LabelTable, source: str, folder: str | os.PathLike
     table = table.select(counted)
     paths = resolve(table.images, folder)
     check(paths).raise_if_bad()
-    return _measured(run, source, table, predict(model, paths)[:, columns], columns)
+    return _measured(run, source, table, score(model, paths)[:, columns], columns)
 
 
 def _measured(
     run: Run, source: str, table: LabelTable, scores: NDArray[np.float32], columns: NDArray[np.int64] | None = None
 ) -> Measured:
     """Put the labels that count beside the scores; ``columns``: the classes among those of the model, None for all."""
-    about = run.description
+    about = run.description()
     chosen = np.arange(len(about["classes"])) if columns is None else columns
     counts = at_random(table)
     left_out = np.bincount(table.origin[~counts], minlength=len(ORIGINS))
@@ -126,17 +123,6 @@ def _measured(
         thresholds=np.array(about["thresholds"], np.float64)[chosen],
         sources=tuple(about["threshold_sources"][c] for c in chosen),
         calibration=calibration,
-        units=_units(table),
+        units=units(table.num_images, table.groups)[0],
         left_out={name: int(count) for name, count in zip(ORIGINS, left_out, strict=True) if count},
     )
-
-
-def _units(table: LabelTable) -> NDArray[np.int64]:
-    """Numbers of the groups; an image without a group is one of its own."""
-    if table.groups is None:
-        return np.arange(table.num_images)
-    encoded = table.groups.dictionary_encode()
-    unit = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    alone = unit < 0
-    unit[alone] = len(encoded.dictionary) + np.arange(int(alone.sum()))
-    return np.unique(unit, return_inverse=True)[1]

@@ -13,6 +13,7 @@ from markupsafe import Markup
 import partlabel
 from partlabel.app.report import charts
 from partlabel.app.report.thumbnails import thumbnails
+from partlabel.metrics.thresholds import threshold_text
 
 #: rows of the table of classes; the JSON has all
 _ROWS = 1000
@@ -105,7 +106,7 @@ def _p(value: float | None) -> str:
 
 
 def _score(value: float) -> str:
-    return f"{value:.2f}".replace("-", "−")
+    return threshold_text(value, 2).replace("-", "−")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from partlabel.app.report.intervals import FEW, Numbers, class_intervals, metric_rows
 from partlabel.app.report.measured import Measured
-from partlabel.app.report.runs import Run
 from partlabel.metrics import Metrics
 from partlabel.metrics.calibration import Reliability, reliability, sigmoid
 from partlabel.metrics.thresholds import cross_validate
+from partlabel.training.run import Run
 
 #: points of a precision-recall curve
 _POINTS = 60
@@ -29,7 +29,7 @@ def results_section(run: Run, on: Measured, found: Numbers) -> dict[str, Any]:
         "known_present": int(found.metrics.present.sum()),
         "known_absent": int(found.metrics.absent.sum()),
         "left_out": on.left_out,
-        "threshold_goal": run.description["threshold_goal"],
+        "threshold_goal": run.description()["threshold_goal"],
         "metrics": metric_rows(found),
         "cross_validated": None if crossed is None else _decisions(crossed),
         "classes": _classes(run, on, found),
@@ -55,8 +55,8 @@ def _decisions(metrics: Metrics) -> dict[str, float | None]:
 def _classes(run: Run, on: Measured, found: Numbers) -> list[dict[str, Any]]:
     """One row for each class: what was known in training, what is known here, the numbers, and why some are missing."""
     metrics, bounds = found.metrics, class_intervals(found)
-    present, absent = run.table.class_counts()
-    number_of = {name: c for c, name in enumerate(run.table.classes)}
+    present, absent = run.labels.class_counts()
+    number_of = {name: c for c, name in enumerate(run.labels.classes)}
     rows = []
     for c, name in enumerate(on.classes):
         t = number_of[name]
@@ -69,6 +69,7 @@ def _classes(run: Run, on: Measured, found: Numbers) -> list[dict[str, Any]]:
                 "present": int(metrics.present[c]),
                 "absent": int(metrics.absent[c]),
                 "average_precision": number(metrics.average_precision[c]),
+                "roc_auc": number(metrics.roc_auc[c]),
                 "low": low,
                 "high": high,
                 "precision": number(metrics.precision[c]),
@@ -88,7 +89,7 @@ def _reasons(metrics: Metrics, c: int) -> dict[str, str]:
     predicted = int(metrics.true_positive[c] + metrics.false_positive[c])
     reasons = {}
     if not present:
-        reasons |= dict.fromkeys(("average_precision", "recall"), "no known present label")
+        reasons |= dict.fromkeys(("average_precision", "roc_auc", "recall"), "no known present label")
     elif present < FEW:
         reasons["interval"] = f"fewer than {FEW} known present labels"
     if not predicted:
@@ -96,19 +97,20 @@ def _reasons(metrics: Metrics, c: int) -> dict[str, str]:
     if not present and not predicted:
         reasons["f1"] = "no label is known or predicted present"
     if present and not metrics.absent[c]:
-        reasons["one_sided"] = "no known absent label, so the average precision is 100 whatever the scores"
+        undefined = ("average_precision", "roc_auc", "precision", "f1")
+        reasons |= dict.fromkeys(undefined, "no known absent label, so nothing can be wrongly called present")
     return reasons
 
 
 def _curves(on: Measured) -> list[dict[str, Any] | None]:
-    """Precision and recall at falling thresholds, known labels only; None where no label is known present."""
+    """Precision and recall at falling thresholds, known labels only; None without known labels of both signs."""
     return [_curve(on.scores[:, c], on.labels[:, c]) for c in range(len(on.classes))]
 
 
 def _curve(scores: NDArray[np.float32], labels: NDArray[np.int8]) -> dict[str, list[float]] | None:
     known = labels != 0
     x, present = scores[known], labels[known] > 0
-    if not present.any():
+    if present.all() or not present.any():
         return None
     order = np.argsort(-x, kind="stable")
     last = np.flatnonzero(np.append(x[order][1:] != x[order][:-1], True))

@@ -12,10 +12,12 @@ from partlabel.app.report.data import data_section, random_check
 from partlabel.app.report.intervals import CONFIDENCE, Numbers, measure
 from partlabel.app.report.measured import Measured, on_table, on_validation
 from partlabel.app.report.results import results_section
-from partlabel.app.report.runs import Run, read_runs
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json, write_text
 from partlabel.labels.table import LabelTable
+from partlabel.metrics.headline import headline
+from partlabel.training.evidence import evidence, judge
+from partlabel.training.run import Run, read_runs
 
 #: of the form of the JSON; a field that goes away or changes its meaning raises it
 VERSION = 1
@@ -95,7 +97,7 @@ def collect(
         raise UserError("--labels needs --images, the folder of its pictures")
     if resamples < 1:
         raise UserError(f"there must be at least 1 resample, not {resamples}")
-    found = read_runs(runs)
+    found = _with_an_epoch(_with_earlier(runs))
     on = _measured_on(found, labels, images)
     several = len(found) > 1
     measured: list[Measured | None] = list(alike(found, on)) if several else on
@@ -116,6 +118,25 @@ def collect(
     }
 
 
+def _with_earlier(folders: _Paths) -> _Paths:
+    """One run that was trained after another: that one comes first, so that they are compared, where it can be."""
+    if len(folders) != 1:
+        return folders
+    run = Run(folders[0])
+    earlier = run.after
+    if earlier is None or not earlier.epochs or not (earlier.is_validated and run.is_validated):
+        return folders
+    return [earlier.folder, run.folder] if earlier.labels.classes == run.labels.classes else folders
+
+
+def _with_an_epoch(folders: Sequence[str | os.PathLike[str]]) -> list[Run]:
+    runs = read_runs(folders)
+    empty = [str(run.folder) for run in runs if not run.epochs]
+    if empty:
+        raise UserError("no epoch of these trainings is finished, so there is nothing to report yet", empty)
+    return runs
+
+
 def _measured_on(
     runs: list[Run], labels: str | os.PathLike[str] | None, images: str | os.PathLike[str] | None
 ) -> list[Measured | None]:
@@ -125,6 +146,15 @@ def _measured_on(
     return [on_table(run, table, name, images) for run in runs]
 
 
+def _headline(run: Run, on: Measured | None) -> dict[str, Any] | None:
+    """What all labels would say: as the training found it, or on the table that was given."""
+    if on is None or on.on_validation:
+        return run.headline or judge(run)
+    found = headline(on.scores, on.labels, on.classes, on.thresholds, units=on.units)
+    about = {"measured_on": on.source, "meaning": "the labels of this table, scored by the best model"}
+    return {**about, "images": len(on.labels), "known_labels": int((on.labels != 0).sum()), **found.to_dict()}
+
+
 def _run_section(run: Run, on: Measured | None, found: Numbers | None) -> dict[str, Any]:
     planned = run.config.optim.epochs
     scored = [row for row in run.epochs if row["validation"] and row["validation"]["mean_ap"] is not None]
@@ -132,13 +162,14 @@ def _run_section(run: Run, on: Measured | None, found: Numbers | None) -> dict[s
     return {
         "name": run.name,
         "folder": str(run.folder),
-        "finished": run.finished,
-        "classes": len(run.table.classes),
+        "finished": run.is_finished,
+        "classes": len(run.labels.classes),
         "settings": run.config.to_dict(),
         "data": data_section(run),
-        "random_check": random_check(run) if run.validated else None,
+        "random_check": random_check(run) if evidence(run) is not None else None,
         "training": {"epochs_planned": planned, "best_epoch": best["epoch"], "epochs": run.epochs},
         "rounds": run.rounds,
+        "headline": _headline(run, on),
         "results": None if on is None or found is None else results_section(run, on, found),
         "labels_spent": labels_spent(run, found),
     }

@@ -158,7 +158,7 @@ def save(path: Path, array: NDArray[Any]) -> None:
 
 
 @contextmanager
-def _array(path: Path, shape: tuple[int, ...], kind: type[np.generic]) -> Generator[NDArray[Any]]:
+def _array(path: Path, shape: tuple[int, ...], kind: type[np.generic]) -> Generator[np.memmap]:
     """Give a new array on disk, which has its name once the block ends well."""
     with replacing(path) as temporary:
         array = new_array(temporary, shape, kind)

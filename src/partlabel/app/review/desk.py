@@ -25,7 +25,9 @@ from partlabel.core.errors import UserError
 from partlabel.core.progress import Reporter
 from partlabel.images import resolve
 from partlabel.images.contents import known_contents
+from partlabel.labels.match import match
 from partlabel.labels.table import ORIGINS, LabelTable
+from partlabel.training.run import Run
 
 #: labels of a picture that are shown although nothing is known about them
 _BEST = 20
@@ -62,7 +64,7 @@ class Desk:
     def __init__(self, run: Path, table: LabelTable | None, folder: Path) -> None:
         judge = Judge.of_run(run)
         self.run, self.folder = run, folder
-        self.whole = _labels_of(run) if table is None else table
+        self.whole = Run(run).all_labels if table is None else table
         self.table = _own(self.whole, judge)
         self.home = run / "review"
         cache = self.home / "cache"
@@ -371,23 +373,12 @@ def _says_present(item: dict[str, Any]) -> bool:
     return answer == "yes" if answer in ("yes", "no") else item["value"] == "present"
 
 
-def _labels_of(run: Path) -> LabelTable:
-    """The labels that a run was trained and validated on."""
-    table = LabelTable.read_parquet(run / "labels.parquet")
-    held = run / "validation.parquet"
-    return table.merge(LabelTable.read_parquet(held)) if held.is_file() else table
-
-
 def _own(table: LabelTable, judge: Judge) -> LabelTable:
     """The table with the classes of the model, in its order; others are not asked about."""
-    strange = [name for name in judge.classes if name not in set(table.classes)]
-    if strange:
-        raise UserError(
-            f"the label table lacks {len(strange)} of the {len(judge.classes)} classes of the model", strange
-        )
+    matched = match(table, judge, every="model")
     if not table.num_images:
         raise UserError("the label table has no images, so there is nothing to review")
-    return table if table.classes == judge.classes else table.select_classes(judge.classes)
+    return matched.table
 
 
 def open_desk(run: Path, labels: Path | None, images: Path) -> Desk:

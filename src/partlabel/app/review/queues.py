@@ -79,7 +79,7 @@ def questions(board: Board, table: LabelTable, thresholds: tuple[float, ...], pa
         if unknown:
             scores = np.asarray(board.scores, np.float32)
             limits = np.asarray(thresholds, np.float32)
-            found = choose(scores, table, min(EACH * table.num_classes, unknown), thresholds=limits)
+            found = choose(scores, table, min(EACH * table.num_classes, unknown), thresholds=limits, evenly=True)
             image, cls = found.image[found.open], found.cls[found.open]
             doubt = np.lexsort((np.abs(scores[image, cls] - limits[cls]), cls))
             image, cls = image[doubt], cls[doubt]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,11 @@ from partlabel.app.review.board import read_array, save
 from partlabel.core.errors import UserError
 from partlabel.labels.names import buffers
 from partlabel.metrics.calibration import Calibration
+from partlabel.models.description import DESCRIPTION_FILE, WEIGHTS_FILE
+from partlabel.training.run import Run
 
-#: the best model of a run; named here too, so that a second start does not have to load torch
-WEIGHTS, DESCRIPTION = Path("best", "model.safetensors"), Path("best", "model.toml")
+#: the best model of a run
+WEIGHTS, DESCRIPTION = Path("best", WEIGHTS_FILE), Path("best", DESCRIPTION_FILE)
 #: scores are stored in half precision, whose largest number this nearly is
 _LIMIT = 60_000
 
@@ -48,12 +49,10 @@ class Judge:
         Raises:
             UserError: no run is there, or its model is missing or damaged.
         """
-        if not (run / "run.json").is_file():
-            raise UserError(f"{run}: is not a run folder of partlabel train")
+        about = Run(run).description()
         try:
             with open(run / WEIGHTS, "rb") as file:
                 weights = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-            about = tomllib.loads((run / DESCRIPTION).read_text(encoding="utf-8"))
             classes, thresholds = tuple(about["classes"]), tuple(map(float, about["thresholds"]))
             stored = about.get("calibration", {"slope": [1.0] * len(classes), "offset": [0.0] * len(classes)})
             calibration = Calibration(tuple(stored["slope"]), tuple(stored["offset"]))
@@ -109,15 +108,14 @@ def scores_of(
     if len(missing):
         from partlabel.core.progress import Reporter
         from partlabel.images import check
-        from partlabel.models.model import Model
-        from partlabel.tasks.predict import predict
+        from partlabel.tasks.predict import score
 
         if len(missing) < len(paths):
             Reporter().line(f"{len(missing):,} of {len(paths):,} images are new or were changed: they are scored now")
         new = [paths[i] for i in missing]
         with Reporter().bar("checking images") as bar:
             check(new, progress=bar).raise_if_bad()
-        scores[missing] = half(predict(Model.load(run), new))
+        scores[missing] = half(score(Run(run).model, new))
     store_scores(target, contents, scores)
     return np.load(target, mmap_mode="r")
 

@@ -20,6 +20,7 @@ from partlabel.app.review.desk import open_desk
 from partlabel.app.review.security import is_loopback, new_token
 from partlabel.core.errors import UserError
 from partlabel.core.lock import holding
+from partlabel.training.run import Run
 
 _SETTINGS: dict[str, Any] = {
     "log_level": "warning",
@@ -56,8 +57,7 @@ def serve(
         UserError: the port is taken, another process writes into the run, or see :class:`Desk`.
     """
     with _listen(host, port) as listening, _stopping():
-        if not (run / "run.json").is_file():
-            raise UserError(f"{run}: is not a run folder of partlabel train")
+        Run(run)  # refuses a folder without a run before anything is made in it
         port = listening.getsockname()[1]
         with holding(run, f"partlabel review at port {port}"):
             desk = open_desk(run, labels, images)

@@ -2,88 +2,72 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-import msgspec
+import math
+from collections.abc import Iterable
+from typing import Any
 
 from partlabel.core.errors import UserError
-from partlabel.formats.assemble import assemble
-from partlabel.formats.given import given
-from partlabel.formats.json_text import load_json
-from partlabel.formats.labelstudio.answers import Answers
-from partlabel.formats.labelstudio.flat import read_csv, read_min
-from partlabel.formats.labelstudio.options import LabelStudioOptions
-from partlabel.formats.labelstudio.statements import statements
-from partlabel.formats.labelstudio.tasks import read_tasks
+from partlabel.formats.addresses import Addresses
+from partlabel.formats.class_names import tidy
+from partlabel.formats.labelstudio.exports import open_export
+from partlabel.formats.labelstudio.options import LabelStudioOptions, is_filled
 from partlabel.formats.labelstudio.writing import write
-from partlabel.formats.report import ImportReport
-from partlabel.formats.table.delimited import open_table
+from partlabel.formats.records import Records, before_sigmoid, is_probability
+from partlabel.formats.report import ImportReport, plural
+from partlabel.labels.pairs import MODEL
 from partlabel.labels.table import LabelTable
 
 __all__ = ["LabelStudioOptions", "read", "write"]
 
-
-class _Head(msgspec.Struct):
-    data: msgspec.Raw = msgspec.Raw(b"null")
+#: in the table of absent choices: every class is absent
+_EVERY = "*"
 
 
 def read(path: str, options: LabelStudioOptions) -> tuple[LabelTable, ImportReport]:
     """Read image labels from an export of Label Studio; its kind is told by the content.
 
+    A choice in a prediction is a label of a model. Where the result, or else the prediction, has a confidence c from 0
+    to 1, the score of the label is log(c / (1 - c)) for a present class, and the opposite for an absent one.
+
     Raises:
-        UserError: not an export; tasks without a picture, answers that are no choices (all are listed); several
+        UserError: not an export; tasks without an image, answers that are no choices (all are listed); several
             controls or keys that may be meant; annotators that contradict each other under ``conflicts=error``.
     """
     report = ImportReport(path, "labelstudio")
-    answers = _read_json(path, options, report) if _is_json(path) else _read_csv(path, options, report)
-    report.rows = len(answers.addresses)
-    table = assemble(
-        statements(path, answers, options, report),
-        report,
-        conflicts=options.conflicts,
-        not_listed=options.not_listed,
-        images=options.images,
-        missing=options.missing,
-        options=given(options),
-    )
-    return table, report
+    export = open_export(path, options, report)
+    records, addresses = Records(report, options), Addresses(options.image_names)
+    model = options.answers == "predictions"
+    denied = {tidy(choice): name for choice, name in (options.absent_choices or {}).items()}
 
+    def say(names: Iterable[str], value: int, confidence: Any) -> None:
+        score = value * before_sigmoid(confidence) if is_probability(confidence) else math.nan
+        records.say(names, value, origin=MODEL if model else 0, score=score)
 
-def _is_json(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            start = file.read(4096)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    return start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{")
-
-
-def _read_csv(path: str, options: LabelStudioOptions, report: ImportReport) -> Answers:
-    text = open_table(path, encoding=options.encoding, separator=options.separator)
-    twice = [name for name, count in Counter(map(str.strip, text.header)).items() if count > 1 and name]
-    if twice:
-        raise UserError(f"{path}: columns have the same name", [f"{path}:1 {name}" for name in twice])
-    report.layout = f"CSV export, {text.describe()}"
-    return read_csv(text, options, report)
-
-
-def _read_json(path: str, options: LabelStudioOptions, report: ImportReport) -> Answers:
-    items = load_json(path, list[msgspec.Raw] | dict[str, msgspec.Raw], "an export of Label Studio")
-    if isinstance(items, dict):
-        raise UserError(
-            f"{path}: not an export of Label Studio, which is a list of tasks; this is one object", list(items)[:10]
-        )
-    if not items:
-        raise UserError(f"{path}: the list of tasks is empty")
-    full = sum(map(_is_task, items))
-    if full not in (0, len(items)):
-        raise UserError(f"{path}: {full:,} of {len(items):,} entries are tasks with data, the others are not")
-    report.layout = "full JSON export" if full else "JSON-MIN export"
-    return (read_tasks if full else read_min)(path, items, options, report)
-
-
-def _is_task(item: msgspec.Raw) -> bool:
-    try:
-        return bytes(msgspec.json.decode(item, type=_Head).data).startswith(b"{")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
+    nameless = []
+    for number, entry in enumerate(export.entries):
+        if not is_filled(address := entry.data.get(export.image)):
+            nameless.append(number)
+            continue
+        image = addresses.name(address, lambda number=number: export.place([number])[0])  # type: ignore[misc]
+        records.begin(image, answered=entry.chosen is not None, model=model)
+        chosen = entry.chosen or {}
+        for answer in chosen.get(export.present, ()):
+            names, confidence = answer.names, answer.confidence
+            for name in (name for name in names if denied and tidy(name) in denied):
+                if denied[tidy(name)].strip() == _EVERY:
+                    records.deny_all()
+                else:
+                    say([denied[tidy(name)]], -1, confidence)
+            say([name for name in names if tidy(name) not in denied] if denied else names, 1, confidence)
+        for answer in chosen.get(export.absent, ()):
+            say(answer.names, -1, answer.confidence)
+    if nameless:
+        what = f"{plural(len(nameless), 'record')} without the address of an image as {export.image!r}"
+        raise UserError(f"{path}: {what}", export.place(nameless))
+    addresses.check(path)
+    parts = [f"a choice of {export.present} = present"] if export.present else []
+    parts += [f"a choice of {export.absent} = absent"] if export.absent else []
+    for name, other in (options.absent_choices or {}).items():
+        parts.append(f"{name} = {'every class' if other.strip() == _EVERY else other} absent")
+    report.coding = ", ".join(parts)
+    return records.finish(lambda records, _: export.place(records), votes=True), report

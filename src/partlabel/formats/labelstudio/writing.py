@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 
 from partlabel.core.files import replacing, write_text
-from partlabel.formats.labelstudio.addresses import local_address
-from partlabel.formats.labelstudio.answers import ABSENT, PRESENT
+from partlabel.formats.addresses import local_address
+from partlabel.formats.labelstudio.options import ABSENT, PRESENT
 from partlabel.labels.table import LabelTable
 
 _ROWS = 16_384
@@ -51,7 +51,7 @@ def interface_path(path: str | os.PathLike[str]) -> Path:
 
 
 def interface(classes: tuple[str, ...]) -> str:
-    """Return the labeling interface: the picture and two lists of all classes, for what is there and what is not."""
+    """Return the labeling interface: the image and two lists of all classes, for what is there and what is not."""
     lines = ["<View>", '  <Image name="image" value="$image"/>']
     for control in (PRESENT, ABSENT):
         lines.append(f'  <Header value="{control.capitalize()}"/>')

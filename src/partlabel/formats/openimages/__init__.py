@@ -2,79 +2,53 @@
 
 from __future__ import annotations
 
-from partlabel.formats.assemble import Statements, assemble
-from partlabel.formats.given import given
-from partlabel.formats.openimages.image_list import take_listed
+from collections.abc import Sequence
+
+import numpy as np
+
+from partlabel.formats.class_names import Classes
+from partlabel.formats.openimages.classes import settle_classes
+from partlabel.formats.openimages.files import find_files, take_listed
 from partlabel.formats.openimages.options import OpenImagesOptions
 from partlabel.formats.openimages.rows import RowReader
-from partlabel.formats.openimages.sources import find_files
-from partlabel.formats.openimages.vocabulary import settle_classes
 from partlabel.formats.openimages.writing import write
 from partlabel.formats.report import ImportReport, Tally
+from partlabel.formats.spine import finish
 from partlabel.labels.table import LabelTable
 
 __all__ = ["OpenImagesOptions", "read", "write"]
 
 
-def read(path: str, options: OpenImagesOptions) -> tuple[LabelTable, ImportReport]:
+def read(paths: Sequence[str], options: OpenImagesOptions) -> tuple[LabelTable, ImportReport]:
     """Read image labels; labels of machines are left out, or weak labels from a declared confidence on.
 
     A weak label is present, has the origin ``model``, and its score is the logit of its confidence. It yields to a
     person's label of the same pair. Ids of the classes are the label ids (``/m/...``).
 
     Args:
-        path: an annotation file, a folder of them, or a pattern such as ``train/*-human-imagelabels.csv``.
+        paths: annotation files, folders of them, or patterns such as ``train/*-human-imagelabels.csv``.
         options: of the format.
 
     Raises:
         UserError: a file of another form; confidences or sources that cannot be read; label ids without description;
             contradictions of persons; all are listed.
     """
-    report = ImportReport(path, "openimages")
-    files = find_files(path, report)
+    report = ImportReport(", ".join(paths), "openimages")
+    files = [file for path in paths for file in find_files(path, report)]
     report.layout = ", ".join(dict.fromkeys(file.table.describe() for file in files))
     if len(files) > 1:
         report.layout += f"; {len(files)} files"
-        report.notes.append(f"files: {Tally.of([file.path for file in files])}")
-    reader = RowReader(files, options.machine_threshold, keep_silent=options.not_listed == "absent")
-    rows = reader.read(report)
-    report.coding = "persons: 1 = present, 0 = absent; machines: " + (
-        "left out"
-        if options.machine_threshold is None
-        else f"from {options.machine_threshold:g} on weak present, below unknown"
-    )
-    classes = settle_classes(rows.labels, rows.label, options, report)
-    said = Statements(
-        rows.images,
-        classes.names,
-        rows.image,
-        classes.index[rows.label],
-        rows.value,
-        rows.row,
-        reader.place,
-        class_ids=classes.ids,
-        score=rows.score,
-    )
-    if (said.cls < 0).any():
-        said.keep(said.cls >= 0)
+        report.notes.append(f"files: {Tally.of([file.table.path for file in files])}")
+    threshold = options.machine_threshold
+    source = RowReader(threshold, keep_silent=options.not_listed == "absent").read(files, report)
+    believed = "left out" if threshold is None else f"from {threshold:g} on weak present, below unknown"
+    report.coding = f"persons: 1 = present, 0 = absent; machines: {believed}"
+    classes = settle_classes(source.classes, np.asarray(source.cls), options, report)
+    cls = classes.index[np.asarray(source.cls)]
+    source.classes, source.ids, source.cls = classes.names, classes.ids, cls
+    source.settled = Classes(classes.names, np.arange(len(classes.names), dtype=np.int32))
+    if (cls < 0).any():
+        source.keep(cls >= 0)
     if options.image_list is not None:
-        take_listed(said, options.image_list, report)
-    table = assemble(
-        said,
-        report,
-        conflicts=options.conflicts,
-        not_listed=options.not_listed,
-        images=options.images,
-        missing=options.missing,
-        missing_list=options.missing_list,
-        options=_kept(options),
-    )
-    return table, report
-
-
-def _kept(options: OpenImagesOptions) -> dict[str, object]:
-    """Return the options for the history; of descriptions, which may be thousands, only that there were some."""
-    kept = given(options)
-    if options.descriptions is not None:
-        kept["descriptions"] = f"{len(options.descriptions)} names"
-    return kept
+        take_listed(source, options.image_list, report)
+    return finish(source, options, report, missing_list=options.missing_list), report

@@ -2,144 +2,101 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.formats.openimages.sources import AnnotationFile
+from partlabel.formats.openimages.files import AnnotationFile
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
-from partlabel.formats.table.columns import NameColumn
+from partlabel.formats.source import Source
+from partlabel.formats.table.columns import KEPT, NameColumn
+from partlabel.formats.table.job import Rows
+from partlabel.labels.pairs import MODEL
 
 #: what the column Source says where persons gave the label; the last three are ways to draw boxes
 PERSONS = ("verification", "crowdsource-verification", "human", "freeform", "xclick", "activemil")
 MACHINE = "machine"
 _PRESENT, _ABSENT, _WEAK, _SILENT, _WRONG = 1, -1, 2, 0, 3
-#: wrong rows that are kept for an error
-_KEPT = 1000
-
-
-@dataclass
-class Rows:
-    """What R rows of all files say; S of them state something.
-
-    Attributes:
-        images: N unique ids, those of rows that state nothing included; labels: L unique label ids.
-        image, label: int32 (S,) numbers in them; value: int8 (S,), +1, -1, or 0 for a machine that is not believed.
-        row: int64 (S,) number of the row, counted through all files.
-        score: float32 (S,) logit of the confidence of a machine, NaN where a person gave the label; None where
-            machines are not believed.
-    """
-
-    images: pa.StringArray
-    labels: list[str]
-    image: NDArray[np.int32]
-    label: NDArray[np.int32]
-    value: NDArray[np.int8]
-    row: NDArray[np.int64]
-    score: NDArray[np.float32] | None
 
 
 class RowReader:
-    """Reads annotation files; ``place`` tells later where a row was.
+    """Reads annotation files.
 
     Args:
-        files: in the order in which their rows are counted.
         threshold: confidence from which on a machine's label is a weak present one, or None to leave them out.
         keep_silent: give the rows of machines that are not believed too, so that their pairs count as listed.
     """
 
-    def __init__(self, files: Sequence[AnnotationFile], threshold: float | None, keep_silent: bool = False) -> None:
-        self.files = files
-        self.threshold = threshold
-        self.keep_silent = keep_silent
-        self._first_rows: list[int] = []
-        self._rows = 0
+    def __init__(self, threshold: float | None, *, keep_silent: bool = False) -> None:
+        self.threshold, self.keep_silent = threshold, keep_silent
+        self._rows = Rows()
         self._images, self._labels = NameColumn(), NameColumn()
-        self._values: list[NDArray[np.int8]] = []
-        self._scores: list[NDArray[np.float32]] = []
+        self._values: list[NDArray[np.int8]] = [np.zeros(0, np.int8)]
+        self._scores: list[NDArray[np.float32]] = [np.zeros(0, np.float32)]
         self._wrong: list[tuple[int, str]] = []
         self._wrong_rows = 0
         self._cells: Counter[tuple[str, int]] = Counter()
         self._sources: Counter[str] = Counter()
 
-    def read(self, report: ImportReport) -> Rows:
-        """Read all files and report their values.
+    def read(self, files: Iterable[AnnotationFile], report: ImportReport) -> Source:
+        """Read all files and report their values; the classes of the source are label ids.
 
         Raises:
             UserError: confidences outside 0 .. 1 or, of a person, between them; unknown sources; rows without an image
                 or a label. All are listed.
         """
-        for file in self.files:
-            self._first_rows.append(self._rows)
-            self._read_file(file)
+        for file in files:
+            for batch in self._rows.batches(file.table, file.columns):
+                self._images.add_runs(batch.columns[0])
+                self._labels.add(batch.columns[1])
+                self._read_values(batch.columns[2], batch.columns[3:], batch.first_row)
         images, image, _ = self._images.finish(trim=True)
         names, label, _ = self._labels.finish(trim=True)
-        labels = names.to_pylist()
-        for what, blank, number in (
-            ("image", images.index("").as_py(), image),
-            ("label", names.index("").as_py(), label),
-        ):
-            lost = np.flatnonzero(number == blank) if blank >= 0 else np.zeros(0, np.int64)
+        for what, blank, number in (("image", images.index(""), image), ("label", names.index(""), label)):
+            lost = np.flatnonzero(number == blank.as_py()) if blank.as_py() >= 0 else []
             self._wrong_rows += len(lost)
-            self._wrong += [(int(row), f"no {what} id") for row in lost[:_KEPT]]
+            self._wrong += [(int(row), f"no {what} id") for row in lost[:KEPT]]
         if self._wrong:
             raise self._refusal(report.source)
-        self._report(report)
-        value = np.concatenate(self._values) if self._values else np.zeros(0, np.int8)
-        score = np.concatenate(self._scores) if self.threshold is not None and self._scores else None
-        row = np.arange(len(value)) if self.keep_silent else np.flatnonzero(value)
-        if len(row) < len(value):
-            image, label, value = image[row], label[row], value[row]
-            score = None if score is None else score[row]
-        return Rows(images, labels, image, label, value, row, score)
+        self._report(report, all(len(file.columns) > 3 for file in files))
+        value = np.concatenate(self._values)
+        source = Source(images, names.to_pylist(), image, label, value, self._rows.place)
+        if self.threshold is not None:
+            source.score = np.concatenate(self._scores)
+            source.origin = np.where(np.isnan(source.score), 0, MODEL).astype(np.uint8)
+        if not self.keep_silent and not value.all():
+            source.keep(value != 0)
+        return source
 
-    def _read_file(self, file: AnnotationFile) -> None:
-        """Read one file, a batch of rows at a time."""
-        columns = [file.image, file.label, file.confidence, *([] if file.source is None else [file.source])]
-        for batch in file.table.batches(columns):
-            self._images.add(batch.columns[0])
-            self._labels.add(batch.columns[1])
-            cells = batch.columns[2].dictionary.to_pylist()
-            sources = ["verification"] if file.source is None else batch.columns[3].dictionary.to_pylist()
-            pair = batch.columns[2].indices.to_numpy()
-            if file.source is not None:
-                pair = batch.columns[3].indices.to_numpy() * np.int32(len(cells)) + pair
-            self._read_values(sources, cells, pair)
-            self._rows += len(batch)
-
-    def _read_values(self, sources: Sequence[str], cells: Sequence[str], pair: NDArray[np.int32]) -> None:
-        """Read the values of one batch.
-
-        Args:
-            sources: S distinct sources; cells: C distinct confidences, as they are written.
-            pair: int32 (R,) number of the source times C plus number of the confidence of each row.
-        """
+    def _read_values(self, confidence: pa.StringArray, source: Sequence[pa.StringArray], first_row: int) -> None:
+        """Read the values of one batch; without a column of sources they are labels of persons."""
+        encoded = confidence.dictionary_encode()
+        cells, sources, pair = encoded.dictionary.to_pylist(), ["verification"], encoded.indices.to_numpy()
+        if source:
+            who = source[0].dictionary_encode()
+            sources, pair = who.dictionary.to_pylist(), who.indices.to_numpy() * np.int32(len(cells)) + pair
         confidences = [_number(cell) for cell in cells]
-        codes = np.array([[self._code(source, c) for c in confidences] for source in sources], np.int8).reshape(-1)
+        codes = np.array([[self._code(name, c) for c in confidences] for name in sources], np.int8).reshape(-1)
         counts = np.bincount(pair, minlength=len(codes))
-        for source, own, count in zip(
-            sources, codes.reshape(-1, len(cells)), counts.reshape(-1, len(cells)), strict=True
-        ):
-            self._sources[source.strip()] += int(count.sum())
-            for code in np.unique(own[count > 0]).tolist():
-                self._cells[_voice(source), code] += int(count[own == code].sum())
-        code = codes[pair]
-        if (wrong := (codes == _WRONG) & (counts > 0)).any():
-            rows = np.flatnonzero(wrong[pair])
+        for at in np.flatnonzero(counts).tolist():
+            name = sources[at // len(cells)].strip()
+            if source:
+                self._sources[name] += int(counts[at])
+            self._cells[_voice(name), int(codes[at])] += int(counts[at])
+        if (codes[counts > 0] == _WRONG).any():
+            rows = np.flatnonzero(codes[pair] == _WRONG)
             self._wrong_rows += len(rows)
-            for row in rows[: _KEPT - len(self._wrong)].tolist():
-                source, cell = divmod(int(pair[row]), len(cells))
-                self._wrong.append((self._rows + row, _complaint(sources[source], cells[cell], confidences[cell])))
+            for row in rows[: KEPT - len(self._wrong)].tolist():
+                who_said, cell = divmod(int(pair[row]), len(cells))
+                self._wrong.append((first_row + row, _complaint(sources[who_said], cells[cell], confidences[cell])))
         if self.threshold is not None:
             logits = np.tile(_logit(np.array(confidences, np.float64)), len(sources))
             self._scores.append(np.where(np.isin(codes, (_WEAK, _SILENT)), logits, np.float32(np.nan))[pair])
-        self._values.append(np.where(code == _WEAK, np.int8(_PRESENT), code))
+        self._values.append(np.where(codes == _WEAK, np.int8(_PRESENT), codes)[pair])
 
     def _code(self, source: str, confidence: float) -> int:
         voice = _voice(source)
@@ -151,7 +108,7 @@ class RowReader:
 
     def _refusal(self, source: str) -> UserError:
         self._wrong.sort()
-        places = self.place([row for row, _ in self._wrong])
+        places = self._rows.place([row for row, _ in self._wrong])
         known = ", ".join((*PERSONS, MACHINE))
         return UserError(
             f"{source}: {plural(self._wrong_rows, 'row')} cannot be read: a person's confidence is 1 (present) or 0 "
@@ -159,18 +116,8 @@ class RowReader:
             [f"{place} {why}" for place, (_, why) in zip(places, self._wrong, strict=True)],
         )
 
-    def place(self, rows: Sequence[int]) -> list[str]:
-        """Return ``file:line`` of rows."""
-        owners = [bisect_right(self._first_rows, row) - 1 for row in rows]
-        lines = {}
-        for number in set(owners):
-            first, table = self._first_rows[number], self.files[number].table
-            own = [row - first for row, owner in zip(rows, owners, strict=True) if owner == number]
-            lines |= {first + row: f"{table.path}:{line}" for row, line in table.lines(own).items()}
-        return [lines[row] for row in rows]
-
-    def _report(self, report: ImportReport) -> None:
-        report.rows = self._rows
+    def _report(self, report: ImportReport, has_sources: bool) -> None:
+        report.rows = self._rows.count
         for (voice, code), cells in sorted(self._cells.items(), reverse=True):
             name, meaning = {
                 _PRESENT: ("1", "present"),
@@ -184,7 +131,7 @@ class RowReader:
                 report.dropped[reason] = Tally(cells)
         if self._sources:
             report.notes.append("rows by source: " + ", ".join(f"{n} {c:,}" for n, c in self._sources.items()))
-        if any(file.source is None for file in self.files):
+        if not has_sources:
             report.notes.append("a file without the column Source is taken to hold labels of persons")
 
 

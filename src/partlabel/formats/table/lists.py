@@ -1,97 +1,104 @@
-"""List files without header: a path, then one value for each class, as in ``photos/a 1.jpg 1 0 1``."""
+"""List files without header: a path, then values of the classes (``photos/a 1.jpg 1 0 1``), or class numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from partlabel.core.errors import UserError
-from partlabel.formats.assemble import Statements
-from partlabel.formats.class_names import settle_names
-from partlabel.formats.coding import SILENT, canonical
+from partlabel.formats.coding import canonical
+from partlabel.formats.packed import opened
+from partlabel.formats.reading import find_encoding, text_lines
 from partlabel.formats.report import plural
-from partlabel.formats.table.columns import NameColumn, ValueColumn
-from partlabel.formats.table.delimited import find_encoding
-from partlabel.formats.table.job import TableJob
+from partlabel.formats.table.entries import Entries
+from partlabel.formats.table.job import Job
+from partlabel.formats.table.tables import HeldTable
+
+_SIGNS = {",": "comma", ";": "semicolon", "|": "pipe"}
 
 
-def read(job: TableJob) -> Statements:
-    """Read the statements of a list file. The values are split off from the right, so that a path may hold blanks.
+def has_count(path: str) -> bool:
+    """Tell whether a file is a list as CelebA has them: first the number of images, then a line of class names."""
+    try:
+        with opened(path) as content:
+            first = content.file.read(4096).splitlines()[:2]
+    except UserError:
+        return False
+    return len(first) == 2 and first[0].strip().isdigit() and len(first[1].split()) > 1
+
+
+def read_list(job: Job, path: str) -> None:
+    """Read a list file. Values are split off from the right, so that a path may hold blanks.
 
     A path never loses a part to the labels: a line must end with exactly as many label values as there are classes.
 
     Raises:
-        UserError: no class list; lines with more or fewer values (all are listed); as ``partlabel.formats.table.read``.
+        UserError: no class list; lines with more or fewer values (all are listed); text of another encoding.
     """
     options = job.options
-    if options.classes is None:
-        raise UserError(
-            f"{job.path}: a list file has no header; give the class names in order, as in classes=names.txt"
-        )
-    encoding = find_encoding(job.path, options.encoding)
-    job.report.layout = f"list file, {encoding.upper()}"
-    size = len(options.classes)
-    vocabulary = frozenset(job.coding.codes) - {""}
-    paths: list[str] = []
-    tokens: list[str] = []
-    lines: list[int] = []
+    encoding = find_encoding(path, options.encoding)
+    lines = [(number, line) for number, line in enumerate(text_lines(path, encoding), 1) if line]
+    names = options.classes
+    if len(lines) > 2 and lines[0][1].isdigit() and len(lines[1][1].split()) == len(lines[2][1].split()) - 1:
+        names = lines[1][1].split()
+        if len(lines) - 2 != int(lines[0][1]):
+            job.report.warnings.append(f"the first line says {lines[0][1]} images, {len(lines) - 2} follow")
+        lines = lines[2:]
+    meaning = options.entries or "values"
+    if names is None and meaning != "names":
+        raise UserError(f"{path}: a list file has no header; give the class names in order, as in classes=names.txt")
+    rows: list[tuple[int, list[str]]] = []
+    lists: list[list[str]] = []
     wrong = []
-    for line, text in _lines(job.path, encoding):
-        parts = (
-            text.split()
-            if options.separator in (None, " ")
-            else [part.strip() for part in text.split(options.separator)]
-        )
-        count = _values_at_end(parts, vocabulary)
-        if count != size or count == len(parts):
-            wrong.append(f"{job.path}:{line} {plural(count, 'value')} at the end, {size} classes: {text[-60:]}")
-            continue
-        paths.append(_path(text, size, options.separator))
-        tokens += parts[-size:]
-        lines.append(line)
+    for number, line in lines:
+        taken = _take_apart(line, meaning, names or [], job)
+        if isinstance(taken, str):
+            wrong.append(f"{path}:{number} {taken}")
+        else:
+            rows.append((number, [taken[0]]))
+            lists.append(taken[1])
     if wrong:
-        raise UserError(
-            f"{job.path}: {plural(len(wrong), 'line')} without exactly one value for each of the {size} classes", wrong
-        )
-    job.list_lines = lines
-    job.report.rows = len(lines)
-    return _statements(job, paths, tokens, options.classes)
+        what = "exactly one value for each of the {size} classes" if meaning == "values" else "an image and entries"
+        raise UserError(f"{path}: {plural(len(wrong), 'line')} without {what.format(size=len(names or []))}", wrong)
+    job.report.layout = f"list file, {encoding.upper()}"
+    entries = Entries(job, path, meaning, "", names)
+    low = job.rows.count
+    for batch in job.batches(HeldTable(path, "list file", ["image"], 0, rows), [0]):
+        start = batch.first_row - low
+        entries.add(lists[start : start + len(batch)], np.arange(len(batch), dtype=np.int32), batch.first_row)
+    entries.finish()
+    if meaning != "values":
+        job.report.coding = f"a listed {'number' if meaning == 'numbers' else 'name'} = present"
+    job.sort = meaning == "names"
 
 
-def _statements(job: TableJob, paths: list[str], tokens: list[str], names: list[str]) -> Statements:
-    classes = settle_names(names, job.report, rename=job.options.rename)
-    cells = ValueColumn(job.coding)
-    codes = cells.read(pa.array(tokens, pa.string()).dictionary_encode(), 0)
-    job.settle_values({0: cells}, {0: "values"})
-    at = np.flatnonzero(codes != SILENT)
-    row, column = np.divmod(at, len(names))
-    images = NameColumn()
-    images.add(pa.array(paths, pa.string()).dictionary_encode())
-    return job.statements(images, classes.names, row, classes.index[column], codes[at])
+def _take_apart(line: str, meaning: str, names: Sequence[str], job: Job) -> tuple[str, list[str]] | str:
+    """Return the path and the entries of a line, or what is wrong with it."""
+    options = job.options
+    separator = None if options.separator == " " else options.separator
+    if options.tag_separator is not None:
+        path, *tail = (part.strip() for part in line.rsplit(separator, 1))
+        return path, [part.strip() for part in tail[0].split(options.tag_separator)] if tail else []
+    parts = [part.strip() for part in line.split(separator)]
+    if meaning == "values":
+        vocabulary = frozenset(job.coding.codes) - {""}
+        count = _number_at_end([canonical(part) in vocabulary for part in parts])
+        if count != len(names) or count == len(parts):
+            hint = ""
+            if apart := next((word for sign, word in _SIGNS.items() if sign in parts[-1] and count == 0), ""):
+                hint = f" (values with another character between them: tag_separator={apart})"
+            elif any(part.isdigit() and canonical(part) not in vocabulary for part in parts):
+                hint = " (numbers of classes: entries=numbers)"
+            return f"{plural(count, 'value')} at the end, {len(names)} classes: {line[-60:]}{hint}"
+    else:
+        count = _number_at_end([part.isdigit() for part in parts]) if meaning == "numbers" else len(parts) - 1
+        if count == len(parts):
+            return f"no image name: {line[-60:]}"
+    path = line.rsplit(separator, count)[0].strip() if count else line
+    return path, parts[len(parts) - count :]
 
 
-def _lines(path: str, encoding: str) -> Iterator[tuple[int, str]]:
-    try:
-        with open(path, encoding=encoding) as file:
-            for number, line in enumerate(file, 1):
-                if text := line.strip():
-                    yield number, text
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: the text is not {encoding}; name its encoding, as in encoding=cp1252") from error
-
-
-def _values_at_end(parts: list[str], vocabulary: frozenset[str]) -> int:
-    """Return how many of the last parts are label values."""
-    count = 0
-    for part in reversed(parts):
-        if canonical(part) not in vocabulary:
-            break
-        count += 1
-    return count
-
-
-def _path(text: str, size: int, separator: str | None) -> str:
-    """Return what stands before the last ``size`` values."""
-    return text.rsplit(None if separator in (None, " ") else separator, size)[0].strip()
+def _number_at_end(fits: Sequence[bool]) -> int:
+    """Return how many of the last are true."""
+    return next((i for i, fit in enumerate(reversed(fits)) if not fit), len(fits))

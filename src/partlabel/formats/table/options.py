@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
+from partlabel.core.errors import UserError
 from partlabel.formats import coding as codings
 from partlabel.formats import options as read_as
-from partlabel.formats.assemble import CONFLICTS
 from partlabel.formats.coding import Coding
-from partlabel.formats.options import option
+from partlabel.formats.spine import CommonOptions, choice, option
 
 #: usual column names, lower case
 IMAGE_COLUMNS = (
@@ -21,66 +23,100 @@ IMAGE_COLUMNS = (
     "file",
     "file_name",
     "filename",
+    "filepath",
+    "fname",
     "path",
 )
 CLASS_COLUMNS = ("label", "label_name", "labelname", "class", "class_name", "classname", "category")
 VALUE_COLUMNS = ("value", "confidence", "present", "state")
 TAG_COLUMNS = ("tags", "labels", "classes", "categories")
 
-_LAYOUT = option(
-    "wide: a column for each class; long: a row for each label; tags: a column with all tags of an image; "
-    "list: path and one value for each class, without header. auto tells wide and long by the header",
-    read_as.choice("auto", "wide", "long", "tags", "list"),
-)
-_CODING = option(
-    "what the values mean: native, zero-absent, zero-unknown, chexpert, words, or as in "
-    "1=present,0=absent,-1=uncertain,blank=unknown. Needed where the values can be read in more than one way",
-    lambda name, value: codings.parse(value),
-)
-_NOT_LISTED = option(
-    "what pairs count as about which the table says nothing (no row, no tag, a cell for unknown): unknown or absent",
-    read_as.choice("unknown", "absent"),
-)
-_CONFLICTS = option(f"one pair stated present and absent: {', '.join(CONFLICTS)}", read_as.choice(*CONFLICTS))
-_CLASSES = option(
-    "the classes that are wanted, in this order: names between commas, or a file with one name a line", read_as.names
-)
-_IGNORE = option("columns that are not classes: names, or #1 for the first column", read_as.names)
-_RENAME = option("other class names: old=new,old=new, or a CSV file with the header from,to", read_as.rename)
-_GROUP = option("column whose images a split keeps together, such as the patient", read_as.text)
-_IMAGE_COLUMN = option(f"column with the image names; otherwise one of {', '.join(IMAGE_COLUMNS)}", read_as.text)
-_CLASS_COLUMN = option(
-    f"column with the class of a long table; otherwise one of {', '.join(CLASS_COLUMNS)}", read_as.text
-)
-_VALUE_COLUMN = option(
-    f"column with the value of a long table; otherwise one of {', '.join(VALUE_COLUMNS)}", read_as.text
-)
-_TAGS_COLUMN = option(f"column with the tags; otherwise one of {', '.join(TAG_COLUMNS)}", read_as.text)
-_TAG_SEPARATOR = option("character between tags", read_as.separator)
-_SEPARATOR = option("character between columns; told by the header where it can be", read_as.separator)
-_ENCODING = option("encoding; otherwise by the byte-order mark, or UTF-8", read_as.text)
-_IMAGES = option("folder with the pictures, to find images without a file", read_as.text)
-_MISSING = option("images without a file: error, or skip to leave them out", read_as.choice("error", "skip"))
+
+def _conditions(name: str, value: Any) -> dict[str, list[str]]:
+    """Read conditions on rows: a mapping of columns to a value or several, or text as in ``split=val,split=test``."""
+    if isinstance(value, Mapping):
+        pairs = [(str(column), own) for column, owned in value.items() for own in _several(owned)]
+    else:
+        parts = [part.partition("=") for part in read_as.text(name, value).split(",") if part.strip()]
+        if wrong := [part[0] for part in parts if not part[1] or not part[0].strip()]:
+            raise UserError(f"{name} is COLUMN=VALUE, several of them between commas", wrong)
+        pairs = [(column.strip(), own) for column, _, own in parts]
+    conditions: dict[str, list[str]] = {}
+    for column, own in pairs:
+        conditions.setdefault(column, []).append(codings.canonical(str(own)))
+    return conditions
 
 
-@dataclass(frozen=True)
-class TableOptions:
+def _several(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple | set) else [value]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(CommonOptions):
     """Options of the format ``csv``; the help of each is in its metadata."""
 
-    layout: str = field(default="auto", metadata=_LAYOUT)
-    coding: Coding | None = field(default=None, metadata=_CODING)
-    not_listed: str = field(default="unknown", metadata=_NOT_LISTED)
-    conflicts: str = field(default="error", metadata=_CONFLICTS)
-    classes: list[str] | None = field(default=None, metadata=_CLASSES)
-    ignore: list[str] | None = field(default=None, metadata=_IGNORE)
-    rename: dict[str, str] | None = field(default=None, metadata=_RENAME)
-    group: str | None = field(default=None, metadata=_GROUP)
-    image_column: str | None = field(default=None, metadata=_IMAGE_COLUMN)
-    class_column: str | None = field(default=None, metadata=_CLASS_COLUMN)
-    value_column: str | None = field(default=None, metadata=_VALUE_COLUMN)
-    tags_column: str | None = field(default=None, metadata=_TAGS_COLUMN)
-    tag_separator: str | None = field(default=None, metadata=_TAG_SEPARATOR)
-    separator: str | None = field(default=None, metadata=_SEPARATOR)
-    encoding: str | None = field(default=None, metadata=_ENCODING)
-    images: str | None = field(default=None, metadata=_IMAGES)
-    missing: str = field(default="error", metadata=_MISSING)
+    layout: str = choice(
+        "auto",
+        *("auto", "wide", "long", "tags", "list"),
+        help="wide: a column for each class; long: a row for each label; tags: a column with all tags of an image; "
+        "list: path and one value for each class, without header. auto tells them by the header and by cells that hold "
+        "lists",
+    )
+    coding: Coding | None = option(
+        None,
+        lambda name, value: codings.parse(value),
+        "what the values mean: native, zero-absent, zero-unknown, chexpert, words, or as in "
+        "1=present,0=absent,-1=uncertain,blank=unknown. Needed where the values can be read in more than one way",
+    )
+    not_listed: str = choice(
+        "unknown",
+        *("unknown", "absent"),
+        help="what pairs count as about which the table says nothing (no row, no tag, a cell for unknown): unknown or "
+        "absent",
+    )
+    ignore: list[str] | None = option(
+        None, read_as.names, "columns that are not classes: names, or #1 for the first column"
+    )
+    group: str | None = option(None, read_as.text, "column whose images a split keeps together, such as the patient")
+    image_column: str | None = option(
+        None, read_as.text, f"column with the image names; otherwise one of {', '.join(IMAGE_COLUMNS)}"
+    )
+    class_column: str | None = option(
+        None, read_as.text, f"column with the class of a long table; otherwise one of {', '.join(CLASS_COLUMNS)}"
+    )
+    value_column: str | None = option(
+        None, read_as.text, f"column with the value of a long table; otherwise one of {', '.join(VALUE_COLUMNS)}"
+    )
+    tags_column: str | None = option(
+        None, read_as.text, f"column with the tags; otherwise one of {', '.join(TAG_COLUMNS)}"
+    )
+    tag_separator: str | None = option(
+        None, read_as.separator, "character between tags, or between the entries behind the path in a list file"
+    )
+    entries: str | None = choice(
+        None,
+        *("names", "numbers", "values"),
+        help="what the entries of a tag cell, or those behind the path in a list file, are: names of present classes "
+        "(usual for tags), numbers of present classes counted from 0, or values, one for each class (usual for lists)",
+    )
+    nothing: list[str] | None = option(
+        None,
+        read_as.names,
+        "classes or tags that say that nothing is there, such as No Finding: every other class is absent in the image",
+    )
+    where: dict[str, list[str]] | None = option(
+        None,
+        _conditions,
+        "rows that are read: COLUMN=VALUE, such as split=val; several between commas (of one column: any of the "
+        "values; of several columns: all must hold)",
+    )
+    sheet: str | None = option(None, read_as.text, "sheet of a workbook; needed where several hold cells")
+    separator: str | None = option(
+        None, read_as.separator, "character between columns; told by the header where it can be"
+    )
+    encoding: str | None = option(None, read_as.text, "encoding; otherwise by the byte-order mark, or UTF-8")
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that are not at their default, JSON-able."""
+        own = super().given()
+        return own if self.coding is None else {**own, "coding": self.coding.words()}

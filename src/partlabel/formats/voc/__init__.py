@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from partlabel.formats.assemble import assemble
-from partlabel.formats.given import given
+from partlabel.formats.reading import files_below
 from partlabel.formats.report import ImportReport
+from partlabel.formats.spine import finish
 from partlabel.formats.voc import class_lists, objects
-from partlabel.formats.voc.options import VocOptions
-from partlabel.formats.voc.tree import find, xml_files
+from partlabel.formats.voc.tree import VocOptions, find
 from partlabel.labels.table import LabelTable
 
 __all__ = ["VocOptions", "read"]
@@ -23,22 +22,13 @@ def read(path: str, options: VocOptions) -> tuple[LabelTable, ImportReport]:
     tree = find(path)
     layout = options.layout
     if layout == "auto":
-        layout = "xml" if tree.annotations is not None and xml_files(tree.annotations) else "lists"
+        layout = "xml" if tree.annotations is not None and files_below(tree.annotations, ".xml") else "lists"
     if layout == "xml":
-        said = objects.read(path, tree, options, report)
+        source = objects.read(path, tree, options, report)
         usual, why = "absent", "the objects of an image are taken to cover every class"
     else:
-        said = class_lists.read(path, tree, options, report)
+        source = class_lists.read(path, tree, options, report)
         usual, why = "unknown", "the list of a class says in which images it is absent"
     if options.not_listed is None:
         report.notes.append(f"not_listed={usual} is the default here: {why}")
-    table = assemble(
-        said,
-        report,
-        conflicts=options.conflicts,
-        not_listed=options.not_listed or usual,
-        images=options.images,
-        missing=options.missing,
-        options=given(options),
-    )
-    return table, report
+    return finish(source, options, report, not_listed=options.not_listed or usual), report

@@ -9,17 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from partlabel.core.errors import UserError
-from partlabel.formats.assemble import Statements
-from partlabel.formats.class_names import settle_names
+from partlabel.formats.class_names import Classes
 from partlabel.formats.coding import canonical
+from partlabel.formats.reading import text_lines
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
-from partlabel.formats.text_lines import text_lines
-from partlabel.formats.voc.objects import DIFFICULT
-from partlabel.formats.voc.options import VocOptions
-from partlabel.formats.voc.tree import Tree, class_lists, image_sets, unquoted
+from partlabel.formats.spine import Source, settle
+from partlabel.formats.voc.tree import DIFFICULT, UNSURE, Tree, VocOptions, class_lists, image_sets, unquoted
 
 
-def read(path: str, tree: Tree, options: VocOptions, report: ImportReport) -> Statements:
+def read(path: str, tree: Tree, options: VocOptions, report: ImportReport) -> Source:
     """Read the statements of the class lists of one set.
 
     Raises:
@@ -31,8 +29,8 @@ def read(path: str, tree: Tree, options: VocOptions, report: ImportReport) -> St
     name = _set(path, tree.lists, options.set)
     report.layout = f"class lists of the set {name}"
     files = class_lists(tree.lists, name)
-    classes = settle_names(list(files), report, rename=options.rename, chosen=options.classes)
-    other = [own for own, index in zip(files, classes.index, strict=True) if index < 0]
+    settled = settle(list(files), options, report)
+    other = [own for own, index in zip(files, settled.index, strict=True) if index < 0]
     if other and options.other_classes == "error":
         raise UserError(
             f"{path}: {plural(len(other), 'list')} of a class that is not in the class list (other_classes=skip leaves "
@@ -41,9 +39,9 @@ def read(path: str, tree: Tree, options: VocOptions, report: ImportReport) -> St
         )
     if other:
         report.dropped["lists of classes that are not in the class list"] = Tally.of(other)
-    wanted = [(file, index) for file, index in zip(files.values(), classes.index, strict=True) if index >= 0]
-    rows = _rows(path, [file for file, _ in wanted])
-
+    wanted = [own for own in files if own not in set(other)]
+    paths = [files[own] for own in wanted]
+    rows = _rows(path, paths)
     numbers = {image: n for n, image in enumerate(_images(tree.lists, name))}
     listed = len(numbers)
     for image, _, _, _ in rows:
@@ -51,22 +49,17 @@ def read(path: str, tree: Tree, options: VocOptions, report: ImportReport) -> St
     if listed and len(numbers) > listed:
         more = list(numbers)[listed:]
         report.warnings.append(f"images of class lists that are not in {name}.txt: {Tally.of(more)}")
-    _report_unlisted(rows, list(numbers), [file for file, _ in wanted], report)
+    _report_unlisted(rows, list(numbers), paths, report)
     value = np.array([value for _, value, _, _ in rows], np.int8)
     _report_values(value, options, report)
-    of_file = np.array([index for _, index in wanted], np.int32)
-
-    def place(numbers: Sequence[int]) -> list[str]:
-        return [f"{wanted[rows[n][2]][0]}:{rows[n][3]}" for n in numbers]
-
-    return Statements(
+    return Source(
         pa.array(list(numbers), pa.string()),
-        classes.names,
-        np.array([numbers[image] for image, _, _, _ in rows], np.int32),
-        of_file[np.array([file for _, _, file, _ in rows], np.int32)],
-        np.where(value == 0, DIFFICULT[options.difficult], value).astype(np.int8),
-        np.arange(len(rows)),
-        place,
+        wanted,
+        [numbers[image] for image, _, _, _ in rows],
+        [file for _, _, file, _ in rows],
+        np.where(value == 0, DIFFICULT[options.difficult], value),
+        lambda at: [f"{paths[rows[n][2]]}:{rows[n][3]}" for n in at],
+        settled=Classes(settled.names, settled.index[settled.index >= 0]),
     )
 
 
@@ -130,7 +123,7 @@ def _report_unlisted(
 
 def _report_values(value: np.ndarray, options: VocOptions, report: ImportReport) -> None:
     report.rows = len(value)
-    unsure = "uncertain" if options.difficult == "unknown" else options.difficult
+    unsure = UNSURE[options.difficult]
     report.coding = f"1 = present; -1 = absent; 0 (difficult) = {unsure}"
     for token, meaning in ((1, "present"), (-1, "absent"), (0, unsure)):
         if count := int((value == token).sum()):

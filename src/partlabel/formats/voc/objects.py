@@ -4,42 +4,40 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from lxml import etree
 
 from partlabel.core.errors import UserError
-from partlabel.formats.assemble import Statements
-from partlabel.formats.class_names import settle_names
+from partlabel.formats.class_names import Classes
+from partlabel.formats.coding import canonical
+from partlabel.formats.reading import XmlError, files_below, text_lines, xml_root
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
-from partlabel.formats.text_lines import text_lines
-from partlabel.formats.voc.annotation import parse
-from partlabel.formats.voc.options import VocOptions
-from partlabel.formats.voc.tree import Tree, image_sets, unquoted, xml_files
+from partlabel.formats.spine import Source, settle
+from partlabel.formats.voc.tree import DIFFICULT, UNSURE, Tree, VocOptions, image_sets, unquoted
 
-#: what the value of a difficult object is in each reading
-DIFFICULT = {"unknown": 0, "present": 1, "absent": -1}
-_WORDS = {"unknown": "uncertain (kept unknown)", "present": "present", "absent": "absent"}
+_MARKS = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 
 
 @dataclass
 class _Found:
-    """What the XML files say: image n of ``files``; objects as parallel lists."""
+    """What the XML files say: file and name of each image; ``objects``: image, class, difficult and line of each."""
 
     files: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
-    image: list[int] = field(default_factory=list)
-    classes: list[str] = field(default_factory=list)
-    difficult: list[bool] = field(default_factory=list)
-    line: list[int] = field(default_factory=list)
+    objects: list[tuple[int, str, bool, int]] = field(default_factory=list)
     bad: list[list[str]] = field(default_factory=list)
 
+    def place(self, row: int) -> str:
+        """Return where an object is."""
+        image, _, _, line = self.objects[row]
+        return f"{self.files[image]}:{line}"
 
-def read(path: str, tree: Tree, options: VocOptions, report: ImportReport) -> Statements:
-    """Read the statements of the XML files.
+
+def read(path: str, tree: Tree, options: VocOptions, report: ImportReport) -> Source:
+    """Read the statements of the XML files; a plain object overrules difficult ones of its class.
 
     Raises:
         UserError: files that cannot be read, files about one image, classes that are not in the class list (all are
@@ -47,66 +45,96 @@ def read(path: str, tree: Tree, options: VocOptions, report: ImportReport) -> St
     """
     report.layout = "XML files" if options.set is None else f"XML files of the set {options.set}"
     found = _parse_all(path, tree, options, report)
-    raw = list(dict.fromkeys(found.classes))
-    classes = settle_names(raw, report, rename=options.rename, chosen=options.classes, sort=True)
-    number = dict(zip(raw, classes.index.tolist(), strict=True))
-    cls = np.array([number[name] for name in found.classes], np.int32)
-    _refuse(path, found, cls, options)
-    _refuse_empty(path, found, classes.names, options)
+    raw = list(dict.fromkeys(name for _, name, _, _ in found.objects))
+    number = {name: n for n, name in enumerate(raw)}
+    settled = settle(raw, options, report, sort=True)
+    cls = [number[name] for _, name, _, _ in found.objects]
+    _refuse(path, found, settled, cls, options)
     _report(found, options, report)
-    if unwanted := [name for name, index in number.items() if index < 0]:
-        reason = f"objects of {len(unwanted):,} classes that are not in the class list"
-        report.dropped[reason] = Tally.of(unwanted, int((cls < 0).sum()))
-
-    def place(rows: Sequence[int]) -> list[str]:
-        return [f"{found.files[found.image[row]]}:{found.line[row]}" for row in rows]
-
-    difficult = np.array(found.difficult, bool)
-    said = Statements(
+    difficult = np.array([own for _, _, own, _ in found.objects], bool)
+    return Source(
         pa.array(found.names, pa.string()),
-        classes.names,
-        np.array(found.image, np.int32),
+        raw,
+        [image for image, *_ in found.objects],
         cls,
-        np.where(difficult, DIFFICULT[options.difficult], 1).astype(np.int8),
-        np.arange(len(cls)),
-        place,
+        np.where(difficult, DIFFICULT[options.difficult], 1),
+        lambda rows: [found.place(row) for row in rows],
+        yields=difficult,
+        settled=settled,
+        annotated=True,
+        what="objects of {} classes that are not in the class list",
     )
-    said.keep(cls >= 0)
-    pair = said.image.astype(np.int64) * len(classes.names) + said.cls
-    difficult = difficult[said.row]
-    said.keep(~(difficult & np.isin(pair, pair[~difficult])))  # a plain object of the class beside it decides
-    return said
+
+
+def parse(path: str) -> tuple[str, list[tuple[str, bool, int]]]:
+    """Read the file name of the image, and class, difficult mark and line of each object; tags in any case.
+
+    Raises:
+        UserError: not well-formed XML, another root than ``annotation``, objects without a name or with two, values of
+            ``difficult`` that are neither 0 nor 1, entities; the offenders are ``file:line[:column] what``.
+    """
+    wrong: list[tuple[int, str]] = []
+    try:
+        with open(path, "rb") as file:
+            root = xml_root(file)
+    except OSError as error:
+        raise UserError(f"{path}: not a VOC annotation", [f"{path} cannot be read ({error.strerror})"]) from None
+    except XmlError as error:
+        raise UserError(f"{path}: not a VOC annotation", [f"{path}:{error.place}"]) from None
+    if root.tag.casefold() != "annotation":
+        wrong.append((root.sourceline, f"the root is <{root.tag}>, not <annotation>"))
+    names = [text for child in root if child.tag.casefold() == "filename" and (text := _text(child))]
+    objects = [_object(child, wrong) for child in root if child.tag.casefold() == "object"]
+    if wrong:
+        raise UserError(f"{path}: not a VOC annotation", [f"{path}:{line} {what}" for line, what in wrong])
+    return next(iter(names), ""), objects
+
+
+def _object(element: etree._Element, wrong: list[tuple[int, str]]) -> tuple[str, bool, int]:
+    name, difficult = None, False
+    for child in element:
+        tag, text = child.tag.casefold(), _text(child)
+        if tag == "name":
+            if name is not None:
+                wrong.append((child.sourceline, f"a second name of one object: {text[:40]}"))
+            name = text
+        elif tag == "difficult" and canonical(text) in _MARKS:
+            difficult = _MARKS[canonical(text)]
+        elif tag == "difficult":
+            wrong.append((child.sourceline, f"difficult is 0 or 1, not {text[:40]}"))
+    if not name:
+        wrong.append((element.sourceline, "object without a name"))
+    return name or "", difficult, element.sourceline
+
+
+def _text(element: etree._Element) -> str:
+    return "".join(element.itertext()).strip()
 
 
 def _parse_all(path: str, tree: Tree, options: VocOptions, report: ImportReport) -> _Found:
     if tree.annotations is None:
         raise UserError(f"{path}: no XML files are in this folder")
-    files = xml_files(tree.annotations) if options.set is None else _set_files(path, tree, options.set)
+    files = files_below(tree.annotations, ".xml") if options.set is None else _set_files(path, tree, options.set)
     found = _Found()
     unnamed, other = [], []
     for name in files:
         file = os.path.join(tree.annotations, name)
         try:
-            annotation = parse(file)
+            filename, objects = parse(file)
         except UserError as error:
             found.bad.append(error.offenders)
             continue
-        named = annotation.filename if options.image_name == "tag" else ""
-        if not annotation.filename:
+        if not filename:
             unnamed.append(name)
-        elif _stem(annotation.filename) != _stem(name):
-            other.append(f"{name}: {annotation.filename}")
-        for thing in annotation.objects:
-            found.image.append(len(found.files))
-            found.classes.append(thing.name or "")
-            found.difficult.append(thing.difficult)
-            found.line.append(thing.line)
+        elif _stem(filename) != _stem(name):
+            other.append(f"{name}: {filename}")
+        found.objects += [(len(found.files), *thing) for thing in objects]
         found.files.append(file)
-        found.names.append(_image_name(name, named))
+        found.names.append(_image_name(name, filename if options.image_name == "tag" else ""))
     if unnamed:
-        report.notes.append(f"XML files that do not name their picture; their own name was taken: {Tally.of(unnamed)}")
+        report.notes.append(f"XML files that do not name their image; their own name was taken: {Tally.of(unnamed)}")
     if other:
-        report.notes.append(f"XML files that are named otherwise than their picture: {Tally.of(other)}")
+        report.notes.append(f"XML files that are named otherwise than their image: {Tally.of(other)}")
     return found
 
 
@@ -131,12 +159,13 @@ def _image_name(file: str, filename: str) -> str:
     return name if "/" in name or not folder else f"{folder}/{name}"
 
 
-def _refuse(path: str, found: _Found, cls: NDArray[np.int32], options: VocOptions) -> None:
-    """Refuse everything that is wrong in the files, in one go."""
+def _refuse(path: str, found: _Found, settled: Classes, cls: list[int], options: VocOptions) -> None:
+    """Refuse everything that is wrong in the files, in one go, and a folder from which nothing can be learnt."""
     what, offenders = [], []
+    bad = [line for lines in found.bad for line in lines]
     if found.bad and options.bad_files == "error":
         what.append(f"{plural(len(found.bad), 'XML file')} cannot be read (bad_files=skip leaves them out)")
-        offenders += [line for lines in found.bad for line in lines]
+        offenders += bad
     of_name: defaultdict[str, list[str]] = defaultdict(list)
     for name, file in zip(found.names, found.files, strict=True):
         of_name[name].append(file)
@@ -146,39 +175,32 @@ def _refuse(path: str, found: _Found, cls: NDArray[np.int32], options: VocOption
             "of the XML files)"
         )
         offenders += several
-    stray = np.flatnonzero(cls < 0).tolist()
+    stray = [row for row, number in enumerate(cls) if settled.index[number] < 0]
     if stray and options.other_classes == "error":
         what.append(
             f"{plural(len(stray), 'object')} of a class that is not in the class list (other_classes=skip leaves them "
             "out)"
         )
-        offenders += [f"{found.files[found.image[k]]}:{found.line[k]} {found.classes[k]}" for k in stray]
+        offenders += [f"{found.place(row)} {found.objects[row][1]}" for row in stray]
     if what:
         raise UserError(f"{path}: {'; '.join(what)}", offenders)
-
-
-def _refuse_empty(path: str, found: _Found, classes: Sequence[str], options: VocOptions) -> None:
-    """Stop where nothing can be learnt, or where nobody has said what files without objects mean."""
     if not found.files:
-        raise UserError(f"{path}: no XML file can be read", [line for lines in found.bad for line in lines])
-    if not found.image and (options.not_listed is None or not classes):
+        raise UserError(f"{path}: no XML file can be read", bad)
+    if not found.objects and (options.not_listed is None or not settled.names):
         raise UserError(
-            f"{path}: {plural(len(found.files), 'XML file')} and not one object; if nothing is in these pictures, say "
+            f"{path}: {plural(len(found.files), 'XML file')} and not one object; if nothing is in these images, say "
             "not_listed=absent and name the classes with classes=NAME,NAME"
         )
 
 
 def _report(found: _Found, options: VocOptions, report: ImportReport) -> None:
-    report.rows = len(found.image)
-    report.coding = f"an object = present, nothing but difficult objects = {_WORDS[options.difficult]}"
-    hard = sum(found.difficult)
-    for mark, meaning, count in (
-        ("difficult 0", "present", len(found.difficult) - hard),
-        ("difficult 1", "uncertain" if options.difficult == "unknown" else options.difficult, hard),
-    ):
+    report.rows = len(found.objects)
+    unsure = UNSURE[options.difficult]
+    kept = " (kept unknown)" if unsure == "uncertain" else ""
+    report.coding = f"an object = present, nothing but difficult objects = {unsure}{kept}"
+    hard = sum(difficult for _, _, difficult, _ in found.objects)
+    for mark, meaning, count in (("difficult 0", "present", len(found.objects) - hard), ("difficult 1", unsure, hard)):
         if count:
             report.values[mark] = ValueCount(meaning, count)
     if found.bad:
         report.dropped["XML files that cannot be read"] = Tally.of([lines[0] for lines in found.bad])
-    bare = np.flatnonzero(np.bincount(np.array(found.image, np.int64), minlength=len(found.names)) == 0)
-    report.without_annotations = Tally.of([found.names[i] for i in bare[: Tally.KEPT]], len(bare))

@@ -1,4 +1,4 @@
-"""Where the XML files and the lists of a Pascal VOC folder are."""
+"""Options of the format ``voc``, and where the XML files and the lists of a Pascal VOC folder are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,57 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from partlabel.core.errors import UserError
+from partlabel.formats import options as read_as
+from partlabel.formats.reading import files_below
+from partlabel.formats.spine import CommonOptions, choice, option
+
+#: what the value of a difficult object is in each reading, and how that is called
+DIFFICULT = {"unknown": 0, "present": 1, "absent": -1}
+UNSURE = {"unknown": "uncertain", "present": "present", "absent": "absent"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocOptions(CommonOptions):
+    """Options of the format ``voc``."""
+
+    set: str | None = option(
+        None,
+        read_as.text,
+        "the image set, such as trainval: of the XML files only those that ImageSets/Main/trainval.txt lists, or the "
+        "class lists that end with _trainval.txt",
+    )
+    layout: str = choice(
+        "auto",
+        "xml",
+        "lists",
+        help="xml: a file for each image in Annotations; lists: a file for each class in ImageSets/Main. auto takes "
+        "the XML files where there are any",
+    )
+    image_name: str = choice(
+        "tag",
+        "file",
+        help="what names the image of an XML file: tag (its filename), or file (the name of the XML file itself, "
+        "where images were renamed with their XML files)",
+    )
+    difficult: str = choice(
+        "unknown",
+        *DIFFICULT,
+        help="what a class counts as of which an image shows nothing but difficult objects (0 in the lists): unknown, "
+        "present or absent",
+    )
+    not_listed: str | None = choice(
+        None,
+        "absent",
+        "unknown",
+        help="what a class counts as that has no object in the XML file of an image, or whose list lacks the image: "
+        "absent, or unknown. The default is absent for XML files (objects are exhaustive) and unknown for lists",
+    )
+    other_classes: str = choice(
+        "error", "skip", help="labels of classes that are not in the class list: error, or skip to leave them out"
+    )
+    bad_files: str = choice(
+        "error", "skip", help="XML files that cannot be read or that are not there: error, or skip to leave them out"
+    )
 
 
 @dataclass(frozen=True)
@@ -40,7 +91,7 @@ def find(path: str) -> Tree:
         return next(iter(below.values()))
     if below:
         raise UserError(f"{path}: several data sets; give the folder of one", list(below))
-    if xml_files(path):
+    if files_below(path, ".xml"):
         sets = os.path.join(os.path.dirname(os.path.abspath(path)), "ImageSets", "Main")
         return Tree(path, sets if os.path.isdir(sets) else None)
     if any(name.casefold().endswith(".txt") for name in os.listdir(path)):
@@ -54,16 +105,6 @@ def _parts(path: str) -> Tree | None:
     if os.path.isdir(annotations):
         return Tree(annotations, there)
     return Tree(None, there) if there else None
-
-
-def xml_files(folder: str) -> list[str]:
-    """Return the XML files in a folder and below it, relative with ``/``, sorted; hidden files are left out."""
-    found = []
-    for parent, _, names in os.walk(folder):
-        inner = os.path.relpath(parent, folder)
-        own = [name for name in names if name.casefold().endswith(".xml") and not name.startswith(".")]
-        found += [os.path.normpath(os.path.join(inner, name)).replace(os.sep, "/") for name in own]
-    return sorted(found)
 
 
 def image_sets(folder: str) -> list[str]:

@@ -12,7 +12,9 @@ from torch import Tensor
 from partlabel.method.other_losses.terms import checked, if_absent, if_present, total
 
 
-def assume_negative(scores: Tensor, labels: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+def assume_negative(
+    scores: Tensor, labels: Tensor, *, reduction: str = "mean", weight: Tensor | None = None, check: bool = True
+) -> Tensor:
     """Return AN: binary cross-entropy with every unknown label taken as absent.
 
     ``l_i = -1/C * sum over c of (log p_ic if present, else log(1 - p_ic))`` with ``p = sigmoid(x)``.
@@ -24,6 +26,7 @@ def assume_negative(scores: Tensor, labels: Tensor, *, reduction: str = "mean", 
         labels: (N, C) of +1 present, -1 absent, 0 unknown. Unknown and absent are the same here.
         reduction: "mean" over the rows, or "sum" over them.
         weight: float (N, C), at least 0: factors of the single labels. None is 1 for all.
+        check: look at the values of labels and weights; False where that was done before.
 
     Returns:
         Scalar, at least 0: float64 for float64 scores, else float32.
@@ -31,12 +34,12 @@ def assume_negative(scores: Tensor, labels: Tensor, *, reduction: str = "mean", 
     Raises:
         ValueError: labels outside {1, -1, 0}, shapes that differ, no class, a negative weight, another reduction.
     """
-    x, present, _ = checked(scores, labels)
-    return total(torch.where(present, if_present(x), if_absent(x)), weight, reduction)
+    x, present, _ = checked(scores, labels, check)
+    return total(torch.where(present, if_present(x), if_absent(x)), weight, reduction, check)
 
 
 def weak_assume_negative(
-    scores: Tensor, labels: Tensor, *, reduction: str = "mean", weight: Tensor | None = None
+    scores: Tensor, labels: Tensor, *, reduction: str = "mean", weight: Tensor | None = None, check: bool = True
 ) -> Tensor:
     """Return WAN: as AN, with the weight 1/(C - 1) on unknown labels.
 
@@ -49,6 +52,7 @@ def weak_assume_negative(
         labels: (N, C) of +1 present, -1 absent, 0 unknown, which is taken as absent with little weight.
         reduction: "mean" over the rows, or "sum" over them.
         weight: float (N, C), at least 0: further factors of the single labels. None is 1 for all.
+        check: look at the values of labels and weights; False where that was done before.
 
     Returns:
         Scalar, at least 0: float64 for float64 scores, else float32.
@@ -56,13 +60,19 @@ def weak_assume_negative(
     Raises:
         ValueError: as :func:`assume_negative`.
     """
-    x, present, unknown = checked(scores, labels)
+    x, present, unknown = checked(scores, labels, check)
     losses = torch.where(present, if_present(x), if_absent(x))
-    return total(torch.where(unknown, losses / max(x.shape[1] - 1, 1), losses), weight, reduction)
+    return total(torch.where(unknown, losses / max(x.shape[1] - 1, 1), losses), weight, reduction, check)
 
 
 def smoothed_assume_negative(
-    scores: Tensor, labels: Tensor, epsilon: float = 0.1, *, reduction: str = "mean", weight: Tensor | None = None
+    scores: Tensor,
+    labels: Tensor,
+    epsilon: float = 0.1,
+    *,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+    check: bool = True,
 ) -> Tensor:
     """Return AN-LS: as AN, with the share ``epsilon / 2`` of each label given to its opposite.
 
@@ -76,6 +86,7 @@ def smoothed_assume_negative(
         epsilon: amount of smoothing, 0 <= epsilon < 1; 0 is AN.
         reduction: "mean" over the rows, or "sum" over them.
         weight: float (N, C), at least 0: factors of the single labels. None is 1 for all.
+        check: look at the values of labels and weights; False where that was done before.
 
     Returns:
         Scalar, at least 0: float64 for float64 scores, else float32.
@@ -85,7 +96,7 @@ def smoothed_assume_negative(
     """
     if not 0 <= epsilon < 1:
         raise ValueError(f"epsilon is at least 0 and below 1, not {epsilon}")
-    x, present, _ = checked(scores, labels)
+    x, present, _ = checked(scores, labels, check)
     a = epsilon / 2
     yes, no = if_present(x), if_absent(x)
-    return total(torch.where(present, (1 - a) * yes + a * no, (1 - a) * no + a * yes), weight, reduction)
+    return total(torch.where(present, (1 - a) * yes + a * no, (1 - a) * no + a * yes), weight, reduction, check)

@@ -21,6 +21,7 @@ def asymmetric(
     *,
     reduction: str = "mean",
     weight: Tensor | None = None,
+    check: bool = True,
 ) -> Tensor:
     """Return ASL, with every unknown label taken as absent.
 
@@ -39,6 +40,7 @@ def asymmetric(
         margin: probability m below which a label that is not present has no loss, 0 <= m < 1.
         reduction: "mean" over the rows, or "sum" over them.
         weight: float (N, C), at least 0: factors of the single labels. None is 1 for all.
+        check: look at the values of labels and weights; False where that was done before.
 
     Returns:
         Scalar, at least 0: float64 for float64 scores, else float32.
@@ -49,9 +51,9 @@ def asymmetric(
     """
     if not (gamma_pos >= 0 and gamma_neg >= 0 and 0 <= margin < 1):
         raise ValueError(f"gammas >= 0 and 0 <= margin < 1, not {gamma_pos}, {gamma_neg} and {margin}")
-    x, present, _ = checked(scores, labels)
+    x, present, _ = checked(scores, labels, check)
     yes = torch.sigmoid(-x) ** gamma_pos * if_present(x)
     q = (torch.sigmoid(x) - margin).clamp(min=0)
     # log(1 - q) where it is finite: 1 - q = (1 - p) + margin, and 1 - p comes without cancellation from sigmoid(-x)
     rest = (torch.sigmoid(-x) + margin).clamp(min=torch.finfo(x.dtype).tiny, max=1)
-    return total(torch.where(present, yes, -(q**gamma_neg) * rest.log()), weight, reduction)
+    return total(torch.where(present, yes, -(q**gamma_neg) * rest.log()), weight, reduction, check)

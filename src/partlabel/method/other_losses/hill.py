@@ -21,6 +21,7 @@ def hill(
     *,
     reduction: str = "mean",
     weight: Tensor | None = None,
+    check: bool = True,
 ) -> Tensor:
     """Return the Hill loss, with every unknown label taken as absent.
 
@@ -38,6 +39,7 @@ def hill(
         gamma: exponent of the focal factor, at least 0.
         reduction: "mean" over the rows, or "sum" over them.
         weight: float (N, C), at least 0: factors of the single labels. None is 1 for all.
+        check: look at the values of labels and weights; False where that was done before.
 
     Returns:
         Scalar, at least 0: float64 for float64 scores, else float32.
@@ -48,7 +50,7 @@ def hill(
     """
     if not (lam >= 1 and gamma >= 0):
         raise ValueError(f"lam >= 1 and gamma >= 0, not {lam} and {gamma}")
-    x, present, _ = checked(scores, labels)
+    x, present, _ = checked(scores, labels, check)
     p = torch.sigmoid(x)
     yes = torch.sigmoid(margin - x) ** gamma * if_present(x - margin)
-    return total(torch.where(present, yes, (lam - p) * p**2), weight, reduction)
+    return total(torch.where(present, yes, (lam - p) * p**2), weight, reduction, check)

@@ -23,6 +23,7 @@ def large_loss_rejection(
     *,
     reduction: str = "mean",
     weight: Tensor | None = None,
+    check: bool = True,
 ) -> Tensor:
     """Return LL-R: as AN, but the unknown labels with the largest losses have none.
 
@@ -41,6 +42,7 @@ def large_loss_rejection(
         delta: Delta_rel in percent, 0 to 100.
         reduction: "mean" over the rows, or "sum" over them.
         weight: float (N, C), at least 0: factors of the single labels, which do not change what is left out. None is 1.
+        check: look at the values of labels and weights; False where that was done before.
 
     Returns:
         Scalar, at least 0: float64 for float64 scores, else float32.
@@ -49,9 +51,9 @@ def large_loss_rejection(
         ValueError: labels outside {1, -1, 0}, shapes that differ, no class, an epoch, delta or a weight out of its
             range, another reduction.
     """
-    x, present, unknown = checked(scores, labels)
+    x, present, unknown = checked(scores, labels, check)
     losses = torch.where(present, if_present(x), if_absent(x))
-    return total(torch.where(_large(losses, unknown, epoch, delta), 0, losses), weight, reduction)
+    return total(torch.where(_large(losses, unknown, epoch, delta), 0, losses), weight, reduction, check)
 
 
 def large_loss_correction(
@@ -62,6 +64,7 @@ def large_loss_correction(
     *,
     reduction: str = "mean",
     weight: Tensor | None = None,
+    check: bool = True,
 ) -> Tensor:
     """Return LL-Ct: as AN, but the unknown labels with the largest losses count as present in this step.
 
@@ -76,6 +79,7 @@ def large_loss_correction(
         delta: Delta_rel in percent, 0 to 100.
         reduction: "mean" over the rows, or "sum" over them.
         weight: float (N, C), at least 0: factors of the single labels, which do not change what is corrected.
+        check: look at the values of labels and weights; False where that was done before.
 
     Returns:
         Scalar, at least 0: float64 for float64 scores, else float32.
@@ -83,10 +87,10 @@ def large_loss_correction(
     Raises:
         ValueError: as :func:`large_loss_rejection`.
     """
-    x, present, unknown = checked(scores, labels)
+    x, present, unknown = checked(scores, labels, check)
     yes = if_present(x)
     losses = torch.where(present, yes, if_absent(x))
-    return total(torch.where(_large(losses, unknown, epoch, delta), yes, losses), weight, reduction)
+    return total(torch.where(_large(losses, unknown, epoch, delta), yes, losses), weight, reduction, check)
 
 
 def _large(losses: Tensor, unknown: Tensor, epoch: int, delta: float) -> Tensor:

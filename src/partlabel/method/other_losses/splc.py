@@ -22,6 +22,7 @@ def splc(
     *,
     reduction: str = "mean",
     weight: Tensor | None = None,
+    check: bool = True,
 ) -> Tensor:
     """Return SPLC: an unknown label is absent, or from epoch 2 on present where ``p = sigmoid(x) > tau``.
 
@@ -41,6 +42,7 @@ def splc(
         gamma: exponent of the focal factors, at least 0.
         reduction: "mean" over the rows, or "sum" over them.
         weight: float (N, C), at least 0: factors of the single labels. None is 1 for all.
+        check: look at the values of labels and weights; False where that was done before.
 
     Returns:
         Scalar, at least 0: float64 for float64 scores, else float32.
@@ -51,10 +53,10 @@ def splc(
     """
     if not (epoch >= 1 and 0 <= tau <= 1 and gamma >= 0):
         raise ValueError(f"epoch >= 1, 0 <= tau <= 1 and gamma >= 0, not {epoch}, {tau} and {gamma}")
-    x, present, unknown = checked(scores, labels)
+    x, present, unknown = checked(scores, labels, check)
     x = torch.where(present, x - margin, x)
     p = torch.sigmoid(x)
     if epoch > 1:
         present = present | (unknown & (p > tau))
     losses = torch.where(present, torch.sigmoid(-x) ** gamma * if_present(x), p**gamma * if_absent(x))
-    return total(losses, weight, reduction)
+    return total(losses, weight, reduction, check)

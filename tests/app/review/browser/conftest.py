@@ -87,7 +87,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random = np.random.default_rng(0)
     labels[random.random(labels.shape) < 0.7] = 0
     table = LabelTable.from_dense(names, NAMES, labels)
-    train(tiny_config(optim__epochs=1), table, folder / "pictures", folder / "run")
+    train(table, folder / "pictures", out=folder / "run", config=tiny_config(optim__epochs=1))
     image, cls = np.nonzero((labels == 0) & (random.random(labels.shape) < 0.3))
     score = random.normal(size=len(image)).astype(np.float32)
     filled = table.with_labels(image, cls, np.where(score > 0, 1, -1), origin="model", score=score, round=1)

@@ -1,0 +1,59 @@
+"""Pages of the site that lie outside docs/: README.md, RESULTS.md and others, with links that fit their new place."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).resolve().parents[1]
+#: file in the repository -> page of the site
+OUTSIDE = {
+    "README.md": "index.md",
+    "RESULTS.md": "results.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "LOG.md": "log.md",
+    "LICENSE": "license.md",
+    "CITATION.cff": "citation.md",
+}
+_LINK = re.compile(r"\]\(([^)#\s]+)")
+#: what is left of a Sphinx role, as in :class:`LabelTable`, once Markdown has made HTML of it
+_ROLE = re.compile(r":(?:class|func|meth|mod|data|attr):<code>~?([^<]+)</code>")
+
+
+def moved(text: str) -> str:
+    """Point the links of a page, in the root of the repository or in docs/, to the pages of the site."""
+
+    def target(match: re.Match[str]) -> str:
+        path = match[1].removeprefix("../").removeprefix("docs/")
+        return f"]({OUTSIDE.get(path, path)}"
+
+    return _LINK.sub(target, text)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages from outside."""
+    from mkdocs.structure.files import File
+
+    for name, page in OUTSIDE.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        if not name.endswith(".md"):
+            text = f"# {name}\n\n```\n{text}```\n"
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Point the links of each page to the pages of the site."""
+    return moved(markdown)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """Show the roles of docstrings as plain code."""
+    return _ROLE.sub(r"<code>\1</code>", html)

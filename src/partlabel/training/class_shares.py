@@ -1,0 +1,50 @@
+"""How many of the unknown labels of each class are expected to be present."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: the mean share of present counts as so many known labels of each class
+_PRIOR_LABELS = 2.0
+
+
+def expected_share(
+    scores: NDArray[Any], labels: NDArray[np.int8], unseen: NDArray[Any] | None = None
+) -> NDArray[np.float64]:
+    """Say how many of the unknown pairs of each class are expected to be present.
+
+    The share of present among the known labels, with the mean over all classes counted as two labels more. It is only
+    right where labels are known at random. If the present and the absent images of a class are each known at random,
+    at whatever two rates, then the mean score of all images is ``share m+ + (1 - share) m-`` with the mean scores of
+    its known present and absent ones, which gives a second estimate (Forman, 2008). The first is drawn into two
+    standard errors around the second. In a class without a known absent label there is no estimate: 0.
+
+    Args:
+        scores: (N, C) of all images.
+        labels: int8 (N, C).
+        unseen: (N, C), scores of the known pairs from a head that has not seen them; None: ``scores``.
+
+    Returns:
+        float64 (C,) in [0, 1]: of the unknown pairs, those expected to be present.
+    """
+    unseen = scores if unseen is None else unseen
+    present, absent = labels > 0, labels < 0
+    n1, n0 = present.sum(0), absent.sum(0)
+    mean_share = n1.sum() / max(int((n1 + n0).sum()), 1)
+    naive = (n1 + _PRIOR_LABELS * mean_share) / (n1 + n0 + _PRIOR_LABELS)
+    share = naive.copy()
+    for c in np.flatnonzero((n1 >= 2) & (n0 >= 2)):
+        up, down = unseen[present[:, c], c].astype(np.float64), unseen[absent[:, c], c].astype(np.float64)
+        gap = np.nanmean(up) - np.nanmean(down)
+        if not gap > 0:
+            continue
+        everyone = np.where(labels[:, c] == 0, scores[:, c], unseen[:, c]).astype(np.float64)
+        mixed = (np.nanmean(everyone) - np.nanmean(down)) / gap
+        error = np.sqrt(mixed**2 * np.nanvar(up) / len(up) + (1 - mixed) ** 2 * np.nanvar(down) / len(down)) / gap
+        share[c] = np.clip(naive[c], mixed - 2 * error, mixed + 2 * error)
+    unknown = np.maximum((labels == 0).sum(0), 1)
+    found = np.clip((share * len(labels) - n1) / unknown, 0, 1)
+    return np.where(n0 > 0, found, 0.0)

@@ -1,0 +1,207 @@
+"""What a training learns from and is measured on: images that are there, split into two parts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.core.errors import UserError
+from partlabel.core.progress import Reporter
+from partlabel.images import content_hash
+from partlabel.labels.holdout import random_sample
+from partlabel.labels.table import LabelTable
+from partlabel.metrics.headline import some
+from partlabel.training.config import Config
+from partlabel.training.labels import TrainingLabels
+from partlabel.training.leaks import Shared, check_leaks
+from partlabel.training.prepare import Prepared, check_labels, prepare
+from partlabel.training.run import Run
+
+
+@dataclass(frozen=True)
+class Data:
+    """The images of a training and what is known of them.
+
+    Attributes:
+        table: the labels of all usable images but those of a validation table of its own.
+        paths: the image of each row.
+        rows: the training part, rows of ``table``.
+        measured: labels to measure on, only those that are a random sample; its images are ``table``'s, or those of
+            ``validation_paths``.
+        held_out: the validation part, rows of ``measured``.
+        validation_table: the validation part with all its labels; None where there is none.
+        validation_paths: the images of a validation table of its own; None where the part was split off.
+        truth: true labels to compare model labels with, or None.
+        skipped: (name, reason) of images left out.
+        animated: images of which only the first frame is used.
+        shared: images of a validation table of its own that are trained on with other labels.
+    """
+
+    table: LabelTable
+    paths: list[Path]
+    rows: NDArray[np.int64]
+    measured: LabelTable
+    held_out: NDArray[np.int64]
+    validation_table: LabelTable | None
+    validation_paths: list[Path] | None
+    truth: LabelTable | None
+    skipped: list[tuple[str, str]]
+    animated: list[str]
+    shared: Shared
+
+    @property
+    def trained_table(self) -> LabelTable:
+        """The labels of the training part."""
+        return self.table.select(self.rows)
+
+    def labels(self, config: Config) -> TrainingLabels:
+        """The labels of the training part as the steps read them."""
+        return TrainingLabels(config, self.table, self.rows, self.truth)
+
+    def about(self, config: Config) -> dict[str, Any]:
+        """What the summary of a run says of its data."""
+        train_rows = self.labels(config).train_rows
+        return {
+            "classes": self.table.num_classes,
+            "images_trained": len(train_rows),
+            "images_without_labels": len(self.rows) - len(train_rows),
+            "images_skipped": len(self.skipped),
+            "images_animated": len(self.animated),
+            "validation_images_trained_on": self.shared.by_name,
+            "validation_images_trained_on_by_content": self.shared.by_content,
+            "known_labels": int(np.diff(self.table.indptr)[train_rows].sum()),
+            "assume_absent": config.assume_absent,
+        }
+
+
+def prepare_data(
+    config: Config,
+    labels: LabelTable,
+    images: Path,
+    validation: LabelTable | None,
+    truth: LabelTable | None,
+    report: Reporter,
+    earlier: Run | None = None,
+) -> Data:
+    """Check labels and images, leave out images that cannot be used, and split off the validation part.
+
+    Raises:
+        UserError: labels from which nothing can be learned, a validation table of other classes, images that are
+            missing or bad.
+    """
+    check_labels(labels, config.unknown_as_absent)
+    if validation is not None and validation.classes != labels.classes:
+        raise UserError("the validation labels have other classes than the training labels, or in another order")
+    prepared = prepare(labels, images, config.images, config.workers, report)
+    own = None if validation is None else prepare(validation, images, config.images, config.workers, report)
+    rows, held_out = _split(prepared, own, config, earlier)
+    table = prepared.table
+    validation_table = own.table if own else table.select(held_out) if len(held_out) else None
+    data = Data(
+        table=table,
+        paths=prepared.paths,
+        rows=rows,
+        measured=random_sample(own.table if own else table),
+        held_out=held_out,
+        validation_table=validation_table,
+        validation_paths=own.paths if own else None,
+        truth=truth,
+        skipped=prepared.skipped + (own.skipped if own else []),
+        animated=prepared.animated,
+        shared=Shared() if own is None else check_leaks(table, prepared.paths, own.table, own.paths),
+    )
+    about = data.about(config)
+    report.line(
+        f"{about['images_trained']} images to train on, {len(held_out)} to validate on, "
+        f"{about['images_without_labels']} without a known label, {len(data.skipped)} skipped"
+    )
+    for line in _cautions(data, config):
+        report.line(line)
+    return data
+
+
+def _cautions(data: Data, config: Config) -> list[str]:
+    """What a user should know of the labels before the training starts."""
+    lines = []
+    classes = np.array(data.table.classes)
+    nothing = unlearned(data.trained_table)
+    if nothing.any():
+        lines.append(
+            f"no label is known of {int(nothing.sum())} classes, so nothing is learned about them and they are never "
+            f"predicted present or filled in: {some(classes[nothing].tolist())}"
+        )
+    if data.shared.by_name or data.shared.by_content:
+        lines.append(
+            f"{data.shared.by_name + data.shared.by_content} validation images are trained on with other labels "
+            f"({data.shared.by_content} of them under another name)"
+        )
+    if not len(data.held_out):
+        return lines
+    present, absent = data.measured.select(data.held_out).class_counts()
+    sided = (present > 0) & (absent > 0)
+    if not sided.any():
+        lines.append(
+            "no class has held-out labels of both signs that are a random sample, so no epoch can be measured and the "
+            "last one is kept"
+        )
+    elif not sided.all():
+        lines.append(
+            f"epochs are compared by {int(sided.sum())} of {len(sided)} classes; the others have no held-out labels of "
+            f"both signs: {some(classes[~sided].tolist())}"
+        )
+    return lines
+
+
+def unlearned(table: LabelTable) -> NDArray[np.bool_]:
+    """(C,) classes of which no label is known."""
+    present, absent = table.class_counts()
+    return (present + absent) == 0
+
+
+def _split(
+    prepared: Prepared, own: Prepared | None, config: Config, earlier: Run | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to train on, and rows to validate on: of a validation table of its own, or of the same table."""
+    table = prepared.table
+    if own is not None:
+        return np.arange(table.num_images), np.arange(own.table.num_images)
+    if config.validation > 0:
+        held_out = lasting_split(table, prepared.paths, config.validation)
+        if earlier is not None and earlier.validation is not None:
+            trained, judged = earlier.labels, earlier.validation
+            held_out[trained.image_index(table.images) >= 0] = False
+            held_out[judged.image_index(table.images) >= 0] = True
+        return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+    return np.arange(table.num_images), np.empty(0, np.int64)
+
+
+def lasting_split(table: LabelTable, paths: Sequence[Path], share: float) -> NDArray[np.bool_]:
+    """Decide for each image by itself whether it is held out, so that it stays where it is for good.
+
+    The bytes of its file decide, or the name of its group: a hash of them, as a number in [0, 1), below ``share`` holds
+    it out. More labels, more images, another name or order and another seed change nothing for an image.
+
+    Args:
+        table: N images.
+        paths: the file of each.
+        share: of the images (groups) to be held out, about; at least one is and at least one is not.
+
+    Raises:
+        UserError: there are fewer than two images (groups).
+    """
+    groups = [None] * table.num_images if table.groups is None else table.groups.to_pylist()
+    keys = [
+        content_hash(path) if group is None else f"group {group}" for group, path in zip(groups, paths, strict=True)
+    ]
+    digests = [hashlib.blake2b(f"held out of training {key}".encode(), digest_size=8).digest() for key in keys]
+    drawn = np.array([int.from_bytes(digest, "big") for digest in digests], np.uint64) / 2.0**64
+    if len(np.unique(drawn)) < 2:
+        raise UserError("one image (or group) cannot be split into a part to train on and a part to validate on")
+    held_out = drawn < share
+    return held_out | (drawn == drawn.min()) if not held_out.any() else held_out & (drawn < drawn.max())

@@ -1,0 +1,352 @@
+"""A linear head in closed form: a regularised discriminant from few known labels and the features of all images.
+
+The direction of class c is ``(S + lambda_c I)^-1 (mean of the present - mean of the absent)``, with S the covariance of
+all images, labelled or not (Fisher, 1936; regularised as in Friedman, 1989, towards the identity). Nothing is
+iterated and no learning rate is chosen: one eigen-decomposition of S serves every class, every fold and every strength.
+
+- **Strength.** ``lambda_c = kappa / sqrt(n_c n)``, where ``1 / n_c = 1 / present + 1 / absent`` and n is the geometric
+  mean of n_c over the classes. kappa is found from the table itself: first by the evidence (type II maximum likelihood
+  of the class means, MacKay, 1992), which needs no label put aside, then moved where out-of-fold average precision is
+  better by two standard errors over the classes.
+- **Round.** With the first head, a share of the unknown pairs that are expected to be present becomes present with a
+  small weight, all others become absent, and the directions are found again (class-prior self-training). How many are
+  expected comes from the share of present among known labels, corrected where the scores of all images contradict it.
+- **Scale.** Out-of-fold scores of the known labels give each class a slope and an offset, so that scores are log-odds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.metrics import average_precision
+from partlabel.metrics.calibration import Calibration
+from partlabel.metrics.calibration import fit as fit_calibration
+from partlabel.training.class_shares import expected_share
+from partlabel.training.feature_space import ClassMeans, FeatureSpace
+
+Floats = NDArray[np.float32]
+Labels = NDArray[np.int8]
+
+#: what a class was learned from, in the order of the codes of ``LinearHead.basis``
+BASES = ("present and absent", "present and the unknown", "nothing")
+BOTH, PRESENT_ONLY, NOTHING = range(3)
+
+#: kappa lies on this grid; features of D channels with unit variance give values near D / 6
+_STRENGTHS = 2.0 ** np.arange(0, 19)
+#: half of what the evidence says ranks best on held-out images (experiments/closed_form.py)
+_OF_EVIDENCE = 0.5
+#: what out-of-fold average precision may change
+_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+#: classes, and known labels of each sign in each, that a change needs
+_MIN_CLASSES, _MIN_KNOWN = 8, 5
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round of self-training: what becomes of the unknown pairs.
+
+    ``present``: share of the expected present ones that become present, those with the highest scores. ``absent``:
+    share of the others that become absent, those with the lowest scores. ``weight``: of the new present labels; a known
+    label counts 1, and so does a new absent one.
+    """
+
+    present: float = 0.5
+    absent: float = 1.0
+    weight: float = 0.25
+
+    def __post_init__(self) -> None:
+        """Refuse values outside 0 .. 1 by a ValueError."""
+        for name in ("present", "absent", "weight"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} of a round lies between 0 and 1, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True, eq=False)
+class LinearHead:
+    """``scores = features @ weight + bias``, before the sigmoid.
+
+    Attributes:
+        weight: float32 (D, C).
+        bias: float32 (C,).
+        basis: int8 (C,), codes of ``BASES``. A class that learned from nothing has weight 0.
+        strength: kappa.
+        expected: float64 (C,), the share of present labels expected among the unknown ones; NaN where none are unknown.
+    """
+
+    weight: Floats
+    bias: Floats
+    basis: NDArray[np.int8]
+    strength: float
+    expected: NDArray[np.float64]
+
+    def scores(self, features: NDArray[Any]) -> Floats:
+        """Scores (N, C) of features (N, D)."""
+        return np.asarray(features, np.float32) @ self.weight + self.bias
+
+
+def fit(
+    features: NDArray[Any],
+    labels: Labels,
+    *,
+    rounds: Round | None = Round(),
+    folds: int = 5,
+    seed: int = 0,
+    groups: NDArray[Any] | None = None,
+) -> LinearHead:
+    """Learn a head from the known labels of images.
+
+    Args:
+        features: (N, D) finite numbers of all images, also of those without a known label.
+        labels: int8 (N, C) in {+1, -1, 0}.
+        rounds: the round of self-training; None learns from known labels alone (and, in a class without a known absent
+            label, from the unknown ones as absent).
+        folds: parts for the out-of-fold scores that choose the strength and the scale; fewer where there are fewer
+            images (groups). One image alone gives no scale.
+        seed: of the folds.
+        groups: (N,) what stays in one fold; None: each image stands alone.
+
+    Returns:
+        The head. Labels of a class that has no known present one cannot give a direction: its score is the same for all
+        images, and ``basis`` says so.
+
+    Raises:
+        ValueError: shapes that do not fit, no image, or features that are not finite.
+    """
+    images = FeatureSpace(features, labels)
+    everything = np.arange(len(labels))
+    first = _first(images, labels, everything)
+    kappa = _evidence(images, first) * _OF_EVIDENCE
+    folds = min(folds, len(labels) if groups is None else len(np.unique(groups)))
+    parts = assign_folds(labels, folds, seed, groups) if folds > 1 else np.full(len(labels), -1)
+    raw = _raw_out_of_fold(images, labels, parts, rounds, [kappa] * folds)
+    factor = _chosen(raw, labels)
+    learned, expected = _learn(images, labels, everything, rounds, kappa)
+    direction = images.directions(learned, kappa * _FACTORS[factor])
+    scale = _scale(raw[factor], labels)
+    basis = _basis(labels)
+    weight = images.vectors @ (direction * scale.slope)
+    weight, offset = weight / images.deviation[:, None], np.asarray(scale.offset)
+    bias = offset - images.mean @ weight
+    nothing = basis == NOTHING
+    bias[nothing] = _log_odds(labels)[nothing]
+    return LinearHead(
+        weight.astype(np.float32), bias.astype(np.float32), basis, float(kappa * _FACTORS[factor]), expected
+    )
+
+
+def out_of_fold(
+    features: NDArray[Any],
+    labels: Labels,
+    folds: int = 5,
+    seed: int = 0,
+    groups: NDArray[Any] | None = None,
+    *,
+    rounds: Round | None = Round(),
+    parts: NDArray[np.int64] | None = None,
+) -> Floats:
+    """Score every pair by a head that has not seen a label of its image.
+
+    No label of a fold takes part in the directions that score it, not in their round of self-training and not in their
+    strength by the evidence; the covariance, in which there are no labels, is of all images. Slope and offset of a
+    fold, two numbers for each class, and the factor on the strength come from the known labels of the other folds; the
+    heads that scored those have seen this fold, and that is all that is left of it.
+
+    Args:
+        features: (N, D), see :func:`fit`.
+        labels: int8 (N, C) in {+1, -1, 0}.
+        folds: number of parts.
+        seed: of the folds.
+        groups: (N,) what stays in one fold; None: each image stands alone.
+        rounds: the round of self-training in each head, or None.
+        parts: (N,) the fold of each image, 0 to ``folds`` - 1; None deals them out by seed and groups.
+
+    Returns:
+        float32 (N, C), log-odds. NaN where the other folds hold no known present label of the class, as nothing can be
+        said then.
+    """
+    images = FeatureSpace(features, labels)
+    parts = assign_folds(labels, folds, seed, groups) if parts is None else parts
+    found = np.full(labels.shape, np.nan, np.float32)
+    kappas = []
+    for part in range(folds):
+        kappas.append(_evidence(images, _first(images, labels, np.flatnonzero(parts != part))) * _OF_EVIDENCE)
+    raw = _raw_out_of_fold(images, labels, parts, rounds, kappas)
+    for part in range(folds):
+        own = parts == part
+        others = np.where(own[:, None], np.int8(0), labels)
+        factor = _chosen(raw, others)
+        scale = _scale(raw[factor], others)
+        found[own] = raw[factor][own] * np.asarray(scale.slope, np.float32) + np.asarray(scale.offset, np.float32)
+    return found
+
+
+def assign_folds(labels: Labels, folds: int, seed: int, groups: NDArray[Any] | None = None) -> NDArray[np.int64]:
+    """Deal images out to folds, so that each holds its share of the known present labels of every class.
+
+    Groups are sorted by the rarest class that is present in them, in random order within a class, and dealt out in
+    turn.
+
+    Args:
+        labels: int8 (N, C).
+        folds: number of folds, at least 2.
+        seed: of the random order.
+        groups: (N,) what stays together; None: each image stands alone.
+
+    Returns:
+        int64 (N,), the fold of each image.
+
+    Raises:
+        ValueError: fewer than 2 folds, or fewer images (groups) than folds.
+    """
+    unit = np.arange(len(labels)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    count = int(unit.max(initial=-1)) + 1
+    if folds < 2 or count < folds:
+        raise ValueError(f"{count} images or groups cannot be dealt out to {folds} folds")
+    rank = np.empty(labels.shape[1], np.int64)
+    rank[np.argsort((labels > 0).sum(0), kind="stable")] = np.arange(labels.shape[1])
+    rarest = np.where(labels > 0, rank, labels.shape[1]).min(1)
+    key = np.full(count, labels.shape[1])
+    np.minimum.at(key, unit, rarest)
+    order = np.lexsort((np.random.default_rng(seed).random(count), key))
+    fold = np.empty(count, np.int64)
+    fold[order] = np.arange(count) % folds
+    return fold[unit]
+
+
+def _basis(labels: Labels) -> NDArray[np.int8]:
+    present, absent = (labels > 0).any(0), (labels < 0).any(0)
+    unknown = (labels == 0).any(0)
+    return np.where(present & absent, BOTH, np.where(present & unknown, PRESENT_ONLY, NOTHING)).astype(np.int8)
+
+
+def _first(images: FeatureSpace, labels: Labels, rows: NDArray[np.int64]) -> ClassMeans:
+    """Means of the known labels of some images; the unknown are the absent of a class that has no known one."""
+    own = labels[rows]
+    absent = own < 0
+    none = ~absent.any(0)
+    absent[:, none] = own[:, none] == 0
+    return images.means(rows, (own > 0).astype(np.float32), absent.astype(np.float32))
+
+
+def _learn(
+    images: FeatureSpace, labels: Labels, rows: NDArray[np.int64], rounds: Round | None, kappa: float
+) -> tuple[ClassMeans, NDArray[np.float64]]:
+    """Means of some images after the round, and the share (C,) expected to be present among their unknown pairs."""
+    means = _first(images, labels, rows)
+    own = labels[rows]
+    unknown = (own == 0).sum(0)
+    expected = np.full(labels.shape[1], np.nan)
+    if rounds is None or not unknown.any():
+        return means, expected
+    direction = images.directions(means, kappa)
+    scores = images.rotated[rows] @ direction
+    expected = expected_share(scores, own, _unseen(images, rows, own, scores, means, kappa))
+    present, absent = (own > 0).astype(np.float32), (own < 0).astype(np.float32)
+    for c in np.flatnonzero((unknown > 0) & (means.effective > 0)):
+        open_rows = np.flatnonzero(own[:, c] == 0)
+        ranked = open_rows[np.argsort(-scores[open_rows, c], kind="stable")]
+        up = round(rounds.present * expected[c] * len(ranked))
+        down = round(rounds.absent * (len(ranked) - up))
+        present[ranked[:up], c] = rounds.weight
+        absent[ranked[len(ranked) - down :], c] = 1
+    expected[(unknown == 0) | (means.effective == 0)] = np.nan
+    return images.means(rows, present, absent), expected
+
+
+def _unseen(
+    images: FeatureSpace, rows: NDArray[np.int64], own: Labels, scores: Floats, means: ClassMeans, kappa: float
+) -> Floats:
+    """Scores (len(rows), C) of the known labels as if each had been left out of the mean of its class, else as given.
+
+    Without image i, the mean of its n images is ``(n mean - x_i) / (n - 1)``; with ``A`` the inverse of ``S + lambda``,
+    its score moves by ``x_i' A (x_i - mean) / (n - 1)`` towards the other sign. NaN where n is 1.
+    """
+    z = images.rotated[rows]
+    inverse = (1 / (images.values[:, None] + images.shrinkage(means, kappa))).astype(np.float32)
+    gap = (means.present - means.absent) * inverse
+    spread = np.sqrt(images.values @ gap.astype(np.float64) ** 2)
+    reach = (z * z) @ inverse
+    found = scores.astype(np.float32, copy=True)
+    for sign, mean, count in ((1, means.present, means.count_present), (-1, means.absent, means.count_absent)):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            moved = (reach - z @ (mean * inverse)) / (count - 1) / spread
+        moved[:, count <= 1] = np.nan
+        found = np.where(own == sign, found - sign * moved, found).astype(np.float32)
+    return found
+
+
+def _evidence(images: FeatureSpace, means: ClassMeans) -> float:
+    """The kappa of the grid under which the gaps between the class means are most likely.
+
+    If a direction has independent normal entries of variance ``1 / kappa``, the gap t between the means of a class has,
+    along an eigenvector of eigenvalue e, variance ``e^2 / kappa + e / n_c``.
+    """
+    some = means.effective > 0
+    if not some.any():
+        return float(_STRENGTHS[len(_STRENGTHS) // 2])
+    squares = ((means.present - means.absent)[:, some].astype(np.float64)) ** 2
+    e, n = images.values[:, None], means.effective[some]
+    fits = []
+    for kappa in _STRENGTHS:
+        variance = e * e / kappa + e / n
+        fits.append(-0.5 * float((np.log(variance) + squares / variance).sum()))
+    return float(_STRENGTHS[int(np.argmax(fits))])
+
+
+def _raw_out_of_fold(
+    images: FeatureSpace, labels: Labels, parts: NDArray[np.int64], rounds: Round | None, kappas: list[float]
+) -> list[Floats]:
+    """For each of ``_FACTORS``, scores (N, C) of unit variance by heads that have not seen the fold.
+
+    ``kappas``: the strength of each fold's head, before the factor.
+    """
+    found = [np.full(labels.shape, np.nan, np.float32) for _ in _FACTORS]
+    for part, kappa in enumerate(kappas):
+        own = np.flatnonzero(parts == part)
+        means, _ = _learn(images, labels, np.flatnonzero(parts != part), rounds, kappa)
+        z, nothing = images.rotated[own], means.effective == 0
+        for factor, scores in zip(_FACTORS, found, strict=True):
+            values = z @ images.directions(means, kappa * factor)
+            values[:, nothing] = np.nan
+            scores[own] = values
+    return found
+
+
+def _chosen(raw: list[Floats], labels: Labels) -> int:
+    """Which of ``_FACTORS``: 1, unless another is better in mean average precision by two standard errors."""
+    plain = _FACTORS.index(1.0)
+    enough = np.minimum((labels > 0).sum(0), (labels < 0).sum(0)) >= _MIN_KNOWN
+    if enough.sum() < _MIN_CLASSES:
+        return plain
+    known = np.where(np.isnan(raw[plain]), np.int8(0), labels)[:, enough]
+    precision = np.stack([average_precision(np.nan_to_num(scores[:, enough]), known) for scores in raw])
+    gains = precision - precision[plain]
+    best = int(np.nanmean(gains, axis=1).argmax())
+    error = np.nanstd(gains[best], ddof=1) / np.sqrt(enough.sum())
+    return best if np.nanmean(gains[best]) > 2 * error else plain
+
+
+def _scale(raw: Floats, labels: Labels) -> Calibration:
+    """Slope and offset of each class, from out-of-fold scores of known labels.
+
+    Where all known labels are of one sign, the unknown pairs are taken as absent.
+    """
+    image, cls = np.nonzero((labels != 0) & ~np.isnan(raw))
+    present = labels[image, cls] > 0
+    found = fit_calibration(raw[image, cls], cls, present, labels.shape[1]) if len(cls) else None
+    if found is None and present.any():
+        image, cls = np.nonzero(~np.isnan(raw))
+        found = fit_calibration(raw[image, cls], cls, labels[image, cls] > 0, labels.shape[1])
+    if found is None:
+        return Calibration((1.0,) * labels.shape[1], (0.0,) * labels.shape[1])
+    return found
+
+
+def _log_odds(labels: Labels) -> NDArray[np.float64]:
+    """Log-odds of present (C,) by the known labels, with one of each sign more."""
+    present, absent = (labels > 0).sum(0), (labels < 0).sum(0)
+    return np.log((present + 1) / (absent + 1))

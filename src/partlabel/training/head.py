@@ -1,0 +1,102 @@
+"""The closed-form head inside a training: solved on the stored features, in place of an epoch."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from partlabel.core.errors import UserError
+from partlabel.models.model import Model
+from partlabel.training.batches import Source
+from partlabel.training.config import SelfTrainingConfig
+from partlabel.training.discriminant import NOTHING, LinearHead, Round, fit
+from partlabel.training.state import Batches, Job, State
+
+#: images whose features are made ready at once
+_ROWS = 1024
+
+
+def solve_head(job: Job, state: State, batches: Batches, epoch: int) -> dict[str, Any]:
+    """Solve the head on the features of all images of the training part, and give its row of ``metrics.jsonl``.
+
+    Args:
+        job: the training; ``self_training`` of its config is the round.
+        state: gives the labels, and the model, which gets the head.
+        batches: the stored output of the whole backbone.
+        epoch: number of the epoch, from 0; there is one.
+
+    Raises:
+        UserError: fewer images than folds, or features that are not finite.
+    """
+    began = time.perf_counter()
+    rows = state.labels.rows
+    labels, _ = state.labels.labels(rows)
+    features = head_features(state.model, batches.train, rows)
+    try:
+        found = fit(features, labels, rounds=as_round(job.config.self_training), seed=job.config.seed)
+    except ValueError as error:
+        raise UserError(f"the head cannot be solved: {error}") from None
+    put_into(state.model, found)
+    for parameter in state.model.head.parameters():
+        job.engine.average(parameter.data)  # processes may differ in the last bit
+    seconds = time.perf_counter() - began
+    classes = state.model.classes
+    nothing = [classes[c] for c in np.flatnonzero(found.basis == NOTHING)]
+    if nothing:
+        job.report.line(f"no present label is known of {len(nothing)} classes; their score is the same for all images")
+    return {
+        "epoch": epoch + 1,
+        "loss": _loss(found.scores(features), labels),
+        "learning_rate": 0.0,
+        "seconds": round(seconds, 3),
+        "images_per_second": round(len(rows) / seconds, 1),
+        "skipped_steps": 0,
+        "head": {
+            "strength": found.strength,
+            "expected_present": {
+                name: round(float(share), 6)
+                for name, share in zip(classes, found.expected, strict=True)
+                if np.isfinite(share)
+            },
+            "learned_nothing": nothing,
+        },
+    }
+
+
+def head_features(model: Model, source: Source, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """What the classifier of a model takes, before standardising: float32 (len(rows), D).
+
+    Args:
+        model: with average pooling.
+        source: images of which the whole backbone has been run; of the two sides, the image as it is.
+        rows: of the source.
+    """
+    parts = [rows[a : a + _ROWS] for a in range(0, len(rows), _ROWS)]
+    with torch.inference_mode():
+        made = [model.head.pooled(values).flatten(1).numpy() for values in source.batches(parts, None)]
+    return np.concatenate(made)
+
+
+def put_into(model: Model, head: LinearHead) -> None:
+    """Give a model with one head the weights of a solved one."""
+    own: Any = model.head
+    with torch.no_grad():
+        own.shift.zero_()
+        own.scale.fill_(1)
+        own.classifier.weight.copy_(torch.from_numpy(head.weight.T.copy())[:, :, None, None])
+        own.classifier.bias.copy_(torch.from_numpy(head.bias))
+
+
+def as_round(config: SelfTrainingConfig) -> Round | None:
+    """The round of a config; None where it has none."""
+    return Round(config.present, config.absent, config.weight) if config.present or config.absent else None
+
+
+def _loss(scores: NDArray[np.float32], labels: NDArray[np.int8]) -> float:
+    """Mean binary cross-entropy of the known labels."""
+    known = labels != 0
+    return float(np.logaddexp(0, -scores[known].astype(np.float64) * labels[known]).mean())
