@@ -141,6 +141,31 @@ def test_the_start_address_lets_in_and_leaves_no_token_behind(desk):
     assert TOKEN not in client.get("/").text
 
 
+@pytest.mark.parametrize(
+    "others",
+    ["a=b", "odd[name]=1", "x", "=", ";;", 'q="unclosed', "a=b,c=d", "sp ace=1", "é=1", '{"json": [1, 2]}', "a@b=c",
+     f"{COOKIE}-8000=wrong", f"{COOKIE}-9000=of-another-review", f"{COOKIE}=old", "x" * 4000],
+)  # fmt: skip
+def test_other_cookies_of_the_host_do_not_lock_out_the_right_token(desk, others):
+    client = browser(desk, "0.0.0.0", TOKEN, "http://192.168.1.7:8000")
+    for cookie in (f"{others}; {COOKIE}-8000={TOKEN}", f"{COOKIE}-8000={TOKEN}; {others}"):
+        header = {"Cookie": cookie.encode()}
+        assert client.get("/api/session", headers=header).status_code == 200
+
+
+def test_two_reviews_on_one_host_do_not_log_each_other_out(desk):
+    first, second = (make_app(desk, host="0.0.0.0", token=new_token(), port=port) for port in (8000, 8001))
+    cookies = []
+    for app in (first, second):
+        client = TestClient(app, base_url="http://192.168.1.7", follow_redirects=False)
+        reply = client.get("/", params={"token": app._token})
+        cookies.append(reply.headers["set-cookie"].split(";")[0])
+    for app in (first, second):
+        client = TestClient(app, base_url="http://192.168.1.7")
+        assert client.get("/api/session", headers={"Cookie": "; ".join(cookies)}).status_code == 200
+        assert client.get("/api/session", headers={"Cookie": "; ".join(reversed(cookies))}).status_code == 200
+
+
 def test_tokens_are_long_and_never_the_same():
     tokens = {new_token() for _ in range(100)}
     assert len(tokens) == 100
