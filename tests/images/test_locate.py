@@ -98,7 +98,7 @@ def test_nothing_is_looked_for_outside_of_the_folder(tmp_path, name):
     (tmp_path / "a.png").write_bytes(b"x")
     assert locate([name], folder).files == [None]
     assert locate([name, str(tmp_path / "a.png")], folder).outside == [name, str(tmp_path / "a.png")]
-    with pytest.raises(UserError, match="1 of 1 images missing"):
+    with pytest.raises(UserError, match="1 image names lead out of the image folder"):
         resolve([name], folder)
 
 
