@@ -9,11 +9,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partlabel import formats, method, metrics, simulate
+    from partlabel import formats, method, metrics
+    from partlabel.app.api import (
+        complete,
+        export,
+        next_labels,
+        read,
+        relabel,
+        report,
+        review,
+        suspects,
+        thresholds,
+    )
+    from partlabel.app.demo.job import run as demo
+    from partlabel.app.download import download
     from partlabel.images.dataset import PartialLabelDataset
+    from partlabel.labels import simulate
+    from partlabel.labels.diff import diff
+    from partlabel.labels.holdout import hold_out
+    from partlabel.labels.inspect import inspect
     from partlabel.labels.table import LabelTable
     from partlabel.method.loss import PartialBCE
     from partlabel.models.model import Model
+    from partlabel.tasks.evaluate import evaluate
     from partlabel.tasks.predict import predict
     from partlabel.training.config import Config
     from partlabel.training.loop import train
@@ -29,11 +47,26 @@ __all__ = [
     "PartialLabelDataset",
     "Run",
     "__version__",
+    "complete",
+    "demo",
+    "diff",
+    "download",
+    "evaluate",
+    "export",
     "formats",
+    "hold_out",
+    "inspect",
     "method",
     "metrics",
+    "next_labels",
     "predict",
+    "read",
+    "relabel",
+    "report",
+    "review",
     "simulate",
+    "suspects",
+    "thresholds",
     "train",
 ]
 
@@ -45,11 +78,26 @@ _HOMES = {
     "PartialBCE": ("partlabel.method.loss", "PartialBCE"),
     "PartialLabelDataset": ("partlabel.images.dataset", "PartialLabelDataset"),
     "Run": ("partlabel.training.run", "Run"),
+    "complete": ("partlabel.app.api", "complete"),
+    "demo": ("partlabel.app.demo.job", "run"),
+    "diff": ("partlabel.labels.diff", "diff"),
+    "download": ("partlabel.app.download", "download"),
+    "evaluate": ("partlabel.tasks.evaluate", "evaluate"),
+    "export": ("partlabel.app.api", "export"),
     "formats": ("partlabel.formats", None),
+    "hold_out": ("partlabel.labels.holdout", "hold_out"),
+    "inspect": ("partlabel.labels.inspect", "inspect"),
     "method": ("partlabel.method", None),
     "metrics": ("partlabel.metrics", None),
+    "next_labels": ("partlabel.app.api", "next_labels"),
     "predict": ("partlabel.tasks.predict", "predict"),
+    "read": ("partlabel.app.api", "read"),
+    "relabel": ("partlabel.app.api", "relabel"),
+    "report": ("partlabel.app.api", "report"),
+    "review": ("partlabel.app.api", "review"),
     "simulate": ("partlabel.labels.simulate", None),
+    "suspects": ("partlabel.app.api", "suspects"),
+    "thresholds": ("partlabel.app.api", "thresholds"),
     "train": ("partlabel.training.loop", "train"),
 }
 

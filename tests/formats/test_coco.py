@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -220,3 +221,22 @@ def test_coco_mini_gives_the_labels_of_its_csv(shared):
     assert report.known_proportion == 1
     assert coco.classes == table.classes
     np.testing.assert_array_equal(coco.dense(), table.dense(table.image_index(coco.images)))
+
+
+def test_annotations_with_a_score_are_a_models(tmp_path):
+    """0.75 is log 3 before the sigmoid; the surest of several stays, and a person's annotation stays before them."""
+    annotations = [(1, 1, 0.5), (1, 1, 0.75), (1, 2, 0.75), (1, 2, None), (2, 2, 1.0)]
+    content = {
+        "images": [{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "b"}],
+        "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
+        "annotations": [
+            {"image_id": image, "category_id": category} | ({} if score is None else {"score": score})
+            for image, category, score in annotations
+        ],
+    }
+    path = tmp_path / "coco.json"
+    path.write_text(json.dumps(content))
+    table, report = formats.read("coco", path, not_listed="unknown")
+    assert (rows(table), table.origin.tolist()) == ({"a": [1, 1], "b": [0, 1]}, [1, 0, 0])
+    assert table.score[0] == pytest.approx(math.log(3))
+    assert "3 annotations with a score, kept as labels of a model" in report.notes

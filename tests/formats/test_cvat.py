@@ -259,3 +259,18 @@ def test_damaged_files_are_refused_or_read(data):
         except UserError as error:
             outcome = str(error)
     assert str(path) in outcome
+
+
+def test_what_automatic_annotation_found_is_a_models(tmp_path):
+    """A person's tag stays before that of a model; an image that only a model looked at has no word of a person."""
+    path = tmp_path / "a.xml"
+    path.write_text(
+        '<annotations><image name="a"><tag label="cat" source="auto"/><tag label="dog" source="manual"/>'
+        '<box label="cat" source="manual" xtl="0" ytl="0" xbr="1" ybr="1"/></image>'
+        '<image name="b"><tag label="cat" source="auto"/></image><image name="c"/></annotations>'
+    )
+    table, report = formats.read("cvat", path)
+    assert (rows(table), table.origin.tolist()) == ({"a": [1, 1], "b": [1, 0], "c": [0, 0]}, [0, 0, 1])
+    assert "2 labels of automatic annotation, kept as labels of a model" in report.notes
+    table, _ = formats.read("cvat", path, not_listed="absent")
+    assert (rows(table)["b"], table.origin.tolist()) == ([1, -1], [0, 0, 1, 1, 0, 0])

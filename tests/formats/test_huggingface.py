@@ -431,6 +431,7 @@ def test_two_values_for_two_classes_may_be_class_numbers(tmp_path):
     named = save(tmp_path / "n.parquet", columns, {"labels": [class_label("x", "y")]})
     assert labels_of(named) == {"a": [1, 1], "b": [1, 1]}  # the data set says that these are class numbers
     assert labels_of(named, coding="zero-absent") == {"a": [-1, 1], "b": [1, -1]}
+    assert labels_of(named, coding="zero-absent", classes="y") == {"a": [1], "b": [-1]}
     switches = save(tmp_path / "s.parquet", columns, {"labels": [class_label("no", "yes")]})
     assert "name the classes" in refuse(switches).message
     assert refuse(switches, classes="x,y").offenders == ["labels: no (2), yes (2)"]
@@ -474,6 +475,13 @@ def test_a_list_that_was_written_as_text_is_a_list(tmp_path):
     assert rows(table)["a"] == [1, 1, -1, -1]
     assert rows(table)["c"] == [0] * 4
     assert rows(table)["e"] == [0] * 4
+
+
+def test_a_list_of_values_that_was_written_as_text_is_refused(tmp_path):
+    path = save(tmp_path / "t.parquet", {"file_name": list("abc"), "labels": ["[1, 0]", "cat", "[1, 0]"]})
+    assert refuse(path).offenders == [
+        f"{path}: row {row}: [1, 0] is a list of something else than names" for row in (1, 3)
+    ]
 
 
 def test_answers_of_prodigy_are_not_read_as_a_data_set(tmp_path):

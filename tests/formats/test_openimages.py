@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import math
 import tempfile
 from pathlib import Path
@@ -145,6 +146,13 @@ def test_several_files(file, tmp_path):
     assert refuse(tmp_path, **options).offenders == [
         f"a, Cat: {tmp_path / 'train-human.csv'}:2 present / {tmp_path / 'val.csv'}:2 absent"
     ]
+
+
+def test_packed_files_of_a_folder(file, tmp_path):
+    text = (HEADER + "b,verification,/m/1,0\n").encode()
+    (tmp_path / "val.csv.gz").write_bytes(gzip.compress(text))
+    file("a,verification,/m/1,1\n", "train.csv")
+    assert rows(read(tmp_path)[0]) == {"a": [1], "b": [-1]}
 
 
 def test_the_surest_of_repeated_machine_labels_stays(file):

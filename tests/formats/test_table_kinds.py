@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from partlabel import formats
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
+from partlabel.formats.table import sheets
 from partlabel.formats.table.entries import parse_list
 from tests.formats.cases import CASES, rows
 
@@ -76,6 +77,8 @@ def test_what_is_wrong_in_several_files_is_placed_in_its_own(tmp_path):
 def test_other_formats_say_how_several_sources_are_put_together(tmp_path):
     with pytest.raises(UserError, match="partlabel labels merge"):
         formats.read("coco", ["a.json", "b.json"])
+    with pytest.raises(UserError, match="no file is named"):
+        formats.read("csv", [])
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text(f"ImageID,LabelName,Confidence\n{name},/m/1,1\n")
     assert rows(formats.read("openimages", [tmp_path / "a.csv", tmp_path / "b.csv"])[0]) == {"a": [1], "b": [1]}
@@ -148,12 +151,14 @@ def test_a_sheet_of_a_workbook(tmp_path):
     assert refuse(broken, coding="zero-absent", ignore="seen").offenders == [f"{broken}:5:2 5"]
 
 
-def test_workbooks_with_several_sheets(tmp_path):
+def test_workbooks_with_several_sheets(tmp_path, monkeypatch):
     path = workbook(tmp_path / "t.xlsx", A=CELLS, B=[["image", "cow"], ["a.jpg", 1]])
     assert refuse(path).offenders == ["A", "B"]
     assert rows(read(path, sheet="B")[0]) == {"a.jpg": [1]}
     assert "no sheet 'C'" in refuse(path, sheet="C").message
     assert "empty" in refuse(workbook(tmp_path / "e.xlsx", A=[])).message
+    monkeypatch.setattr(sheets, "_MOST_BYTES", 100)
+    assert "unpacks to more than" in refuse(path, sheet="B").message
 
 
 def test_spread_01_a_workbook_without_content_is_named_as_one():
@@ -472,3 +477,18 @@ def test_the_options_that_an_error_suggests_can_be_copied(tmp_path, monkeypatch,
         assert main([*command, *shlex.split(copied)]) == 0
     assert main(["import", "csv", "t.csv", "-o", "out.parquet"]) == 2
     assert "--coding 1=present,0=absent,-1=uncertain,blank=unknown --ignore '#2,By'" in capsys.readouterr().err
+
+
+def test_messages_of_the_command_spell_options_as_they_are_typed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("photo,cat\na,1\n")
+    assert main(["import", "csv", "t.csv", "-o", "out.parquet"]) == 2
+    assert "name it with --image-column NAME" in capsys.readouterr().err
+    (tmp_path / "t.csv").write_text("image,cat\na,1\na,-1\n")
+    assert main(["import", "csv", "t.csv", "-o", "out.parquet"]) == 2
+    assert "settle them with --conflicts unknown, present" in capsys.readouterr().err
+    (tmp_path / "where=x.csv").write_text("image,none\na,1\n")
+    assert main(["import", "csv", "where=x.csv", "-o", "out.parquet"]) == 0
+    assert "--nothing 'none' counts every" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(UserError, match="image_column=NAME"):
+        formats.read("csv", CASES / "NIH-01" / "Data_Entry_2017.csv")

@@ -146,7 +146,7 @@ def test_command_writes_a_program(folder, tmp_path, capsys):
     words = ("export", folder / "heads", "-o", tmp_path / "m.pt2", "--images", folder / "pictures")
     code, out, _ = run(capsys, *words)
     assert code == 0
-    assert "checked on 5 pictures in batches of 1, 2, 5: scores differ from PyTorch by at most" in out
+    assert "checked in batches of 1, 2, 5: scores differ from PyTorch by at most" in out
     assert "milliseconds a picture, alone and in a batch of 8: " in out
     stored = {"partlabel": ""}
     torch.export.load(tmp_path / "m.pt2", extra_files=stored)
@@ -236,4 +236,4 @@ def test_int8_wants_some_pictures(folder, tmp_path, capsys):
     words = ("export", folder / "heads", "-o", tmp_path / "m.onnx", "--images", tmp_path / "few", "--int8")
     code, _, err = run(capsys, *words)
     assert code == 2
-    assert "at least 20 pictures" in err
+    assert "at least 20 images" in err

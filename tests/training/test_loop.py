@@ -112,11 +112,11 @@ def stop_inside(monkeypatch, epoch):
     """Kill in the middle of an epoch: after its first step."""
     original, steps = partlabel.training.epoch.step, []
 
-    def stopping(*arguments):
+    def stopping(*arguments, **keywords):
         steps.append(1)
         if len(steps) == epoch * 2 + 2:
             raise KeyboardInterrupt
-        return original(*arguments)
+        return original(*arguments, **keywords)
 
     monkeypatch.setattr(partlabel.training.epoch, "step", stopping)
 

@@ -1,8 +1,11 @@
-"""What the machine offers: device, cores, loader processes, batch sizes. The one place where they are chosen."""
+"""What the machine offers: device, cores, processes, loaders, batch sizes. The one place where they are chosen."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+
+from partlabel.core.errors import UserError
 
 #: images that are run at once; few on a CPU, so that the maps of a stage stay in its cache (benchmarks/export.py)
 _BATCH = {"cpu": 8}
@@ -11,14 +14,47 @@ _BATCH_ELSEWHERE = 64
 _FEW = 64
 
 
+@dataclass(frozen=True)
+class Processes:
+    """The processes that were started together to work on one thing, and which of them this is.
+
+    ``rank``: its number, from 0, of ``world``. ``local_rank``: its number on its node, of ``local_world``.
+    """
+
+    rank: int = 0
+    world: int = 1
+    local_rank: int = 0
+    local_world: int = 1
+
+
+def processes() -> Processes:
+    """Read what ``torchrun``, or ``srun`` of SLURM, says of the processes that it started.
+
+    Raises:
+        UserError: SLURM started another number of tasks on each node.
+    """
+    said = os.environ
+    if "WORLD_SIZE" in said:
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    elif int(said.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
+        names = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE")
+    else:
+        return Processes()
+    texts = [said.get(name, other) for name, other in zip(names, ("0", "1", "0", "1"), strict=True)]
+    if "," in texts[3]:  # 4,3; equal ones are 4 for one node, 4(x2) for two
+        raise UserError(f"SLURM started {texts[3]} tasks on the nodes; every node needs the same number")
+    return Processes(*(int(text.split("(")[0]) for text in texts))
+
+
 def cores() -> int:
-    """Count the processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Count the processor cores for this process: its share of those that it and its fellows on the node may use."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, here // processes().local_world)
 
 
 def is_first_process() -> bool:
-    """Whether this is the process that writes and speaks, where torchrun started several."""
-    return os.environ.get("RANK", "0") == "0"
+    """Whether this is the process that writes and speaks, where several were started together."""
+    return processes().rank == 0
 
 
 def loader_workers(device: str, chosen: int | None = None, images: int | None = None) -> int:

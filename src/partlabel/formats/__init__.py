@@ -130,7 +130,9 @@ def read(
     chosen = _find(format)
     given = build(chosen.options, format, options)
     paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(own) for own in path]
-    if len(paths) != 1 and not (paths and chosen.several):
+    if not paths:
+        raise UserError(f"no file is named that the format {format} could read")
+    if len(paths) > 1 and not chosen.several:
         raise UserError(
             f"the format {format} reads one source at a time, not {len(paths)}; import each by itself and put the "
             "label tables together with partlabel labels merge"

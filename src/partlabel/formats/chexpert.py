@@ -58,12 +58,9 @@ class ChexpertOptions(CommonOptions):
 
     uncertain: str = choice("unknown", *_UNCERTAIN, help="what -1 (uncertain) counts as: unknown, present or absent")
     not_listed: str | None = choice(
-        "unknown",
-        "unknown",
-        "absent",
-        help="what a blank cell (finding not mentioned) counts as: unknown or absent",
+        "unknown", "absent", help="what a blank cell (finding not mentioned) counts as: unknown or absent"
     )
-    view: str = choice("all", "all", "frontal", "lateral", help="the images that are wanted: all, frontal or lateral")
+    view: str = choice("all", "frontal", "lateral", help="the images that are wanted: all, frontal or lateral")
     metadata: str | None = option(
         None,
         read_as.text,

@@ -18,7 +18,9 @@ from partlabel.core.files import replacing
 from partlabel.formats import options as read_as
 from partlabel.formats.class_names import tidy
 from partlabel.formats.reading import load_json
+from partlabel.formats.records import before_sigmoid, is_probability
 from partlabel.formats.report import ImportReport, plural
+from partlabel.formats.source import mark_models
 from partlabel.formats.spine import CommonOptions, Source, choice, finish, option
 from partlabel.labels.table import LabelTable
 
@@ -39,12 +41,13 @@ class Image(msgspec.Struct, gc=False):
 
 
 class Annotation(msgspec.Struct, gc=False):
-    """One object or one image label; boxes and outlines are not read."""
+    """One object or one image label; boxes and outlines are not read. One with a score below 1 is a model's."""
 
     image_id: Id
     category_id: Id
     id: Id | None = None
     iscrowd: bool | float | None = 0
+    score: Any = None
 
 
 class Category(msgspec.Struct, gc=False):
@@ -84,7 +87,7 @@ class CocoOptions(CommonOptions):
         "(boxes are exhaustive); for files with neg_category_ids (LVIS, or written by partlabel) it is unknown",
     )
     crowd: str = choice(
-        "present", "present", "unknown", help="what a class with crowd annotations only counts as: present, or unknown"
+        "present", "unknown", help="what a class with crowd annotations only counts as: present, or unknown"
     )
     classes: Any = option(
         None,
@@ -149,8 +152,20 @@ def read(path: str, options: CocoOptions) -> tuple[LabelTable, ImportReport]:
         ids=ids,
         annotated=True,
     )
+    _mark_models(source, annotations, report)
     by_name = replace(options, rename={old: new for old, new in rename.items() if old not in by_id})
     return finish(source, by_name, report, not_listed=not_listed, given=options.given()), report
+
+
+def _mark_models(source: Source, annotations: Sequence[Annotation], report: ImportReport) -> None:
+    """Give annotations with a score, as detectors write them, the origin ``model`` and the score before the sigmoid."""
+    scored = [i for i, a in enumerate(annotations) if a.score is not None and is_probability(a.score) and a.score < 1]
+    if not scored:
+        return
+    score = np.full(len(np.asarray(source.cls)), np.nan, np.float32)
+    score[scored] = [before_sigmoid(annotations[i].score) for i in scored]
+    mark_models(source, ~np.isnan(score), score)
+    report.notes.append(f"{plural(len(scored), 'annotation')} with a score, kept as labels of a model")
 
 
 def _categories(path: str, content: Layout, options: CocoOptions) -> list[Category]:

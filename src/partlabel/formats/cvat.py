@@ -19,6 +19,7 @@ from partlabel.core.errors import UserError
 from partlabel.formats.class_names import tidy
 from partlabel.formats.reading import XmlError, refuse_entities, xml_elements
 from partlabel.formats.report import ImportReport, Tally, plural
+from partlabel.formats.source import mark_models
 from partlabel.formats.spine import CommonOptions, Source, choice, finish, unique
 from partlabel.labels.table import LabelTable
 
@@ -38,12 +39,10 @@ class CvatOptions(CommonOptions):
 
     shapes: str = choice(
         "present",
-        "present",
         "unknown",
         help="what boxes, polygons and other shapes say of their class: present, or unknown to read nothing but tags",
     )
     attributes: str = choice(
-        "ignored",
         "ignored",
         "classes",
         help="classes: the checkboxes of tags and shapes are the classes, and the labels are not: a ticked one is "
@@ -59,7 +58,7 @@ class _Content:
         declared: class names of the labels block in its order; parts of skeletons are not among them.
         inputs: attribute of the labels block -> kind of its input, such as ``checkbox``.
         images: name, task, subset and line of each image element.
-        labels: image, element, class, value and line of each label.
+        labels: image, element, class, value and line of each label, and whether a model made it.
         boxes: the same of each checkbox.
         others: how many attributes are no checkboxes.
     """
@@ -68,8 +67,8 @@ class _Content:
     declared: list[str] = field(default_factory=list)
     inputs: dict[str, str] = field(default_factory=dict)
     images: list[tuple[str, str, str, int]] = field(default_factory=list)
-    labels: list[tuple[int, str, str, int, int]] = field(default_factory=list)
-    boxes: list[tuple[int, str, str, int, int]] = field(default_factory=list)
+    labels: list[tuple[int, str, str, int, int, bool]] = field(default_factory=list)
+    boxes: list[tuple[int, str, str, int, int, bool]] = field(default_factory=list)
     others: int = 0
     wrong: list[str] = field(default_factory=list)
 
@@ -95,19 +94,19 @@ class _Content:
         for label in image:
             if label.tag not in LABELS:
                 continue
-            own, line = label.get("label", ""), label.sourceline
+            own, line, automatic = label.get("label", ""), label.sourceline, label.get("source") == "auto"
             if not own.strip():
                 self.wrong.append(f"{self.place(line, name)} <{label.tag}> without a label")
-            self.labels.append((number, label.tag, own, 1, line))
+            self.labels.append((number, label.tag, own, 1, line, automatic))
             for attribute in label:
                 if attribute.tag == "attribute":
-                    self.take_attribute(number, label.tag, attribute)
+                    self.take_attribute(number, label.tag, attribute, automatic)
 
-    def take_attribute(self, image: int, kind: str, attribute: etree._Element) -> None:
+    def take_attribute(self, image: int, kind: str, attribute: etree._Element, automatic: bool) -> None:
         """Take in an attribute of a tag or a shape; only checkboxes say yes or no."""
         name, value = attribute.get("name", ""), (attribute.text or "").strip().casefold()
         if value in _TICKS and self.inputs.get(tidy(name), "checkbox") == "checkbox" and name.strip():
-            self.boxes.append((image, kind, name, _TICKS[value], attribute.sourceline))
+            self.boxes.append((image, kind, name, _TICKS[value], attribute.sourceline, automatic))
         else:
             self.others += 1
 
@@ -126,7 +125,7 @@ def read(path: str, options: CvatOptions) -> tuple[LabelTable, ImportReport]:
     report = ImportReport(path, "cvat", "images, XML", rows=len(said))
     names = [name for name, kind in content.inputs.items() if kind == "checkbox"] if by_box else content.declared
     declared = list(dict.fromkeys(map(tidy, names)))
-    used = list(dict.fromkeys(name for _, _, name, _, _ in said))
+    used = list(dict.fromkeys(name for _, _, name, *_ in said))
     if declared and (foreign := [name for name in used if tidy(name) not in set(declared)]):
         report.warnings.append(f"labels that the labels block does not list: {Tally.of(foreign)}")
     _describe(content, declared, options, report)
@@ -134,17 +133,23 @@ def read(path: str, options: CvatOptions) -> tuple[LabelTable, ImportReport]:
     images, number = unique([name for name, *_ in content.images])
     _check_repeats(content, number, len(images), report)
     read_shapes = options.shapes == "present"
+    automatic = np.array([own for *_, own in said], bool)
     source = Source(
         images,
         [*declared, *used],
         number[[image for image, *_ in said]] if said else [],
-        [at[name] for _, _, name, _, _ in said],
-        [value if kind == "tag" or read_shapes else 0 for _, kind, _, value, _ in said],
+        [at[name] for _, _, name, *_ in said],
+        [value if kind == "tag" or read_shapes else 0 for _, kind, _, value, *_ in said],
         lambda rows: [content.place(said[row][4], content.images[said[row][0]][0]) for row in rows],
-        yields=np.array([value < 0 for _, _, _, value, _ in said], bool),
+        yields=np.array([value < 0 for _, _, _, value, *_ in said], bool) | automatic,
         sort=not declared,
         annotated=True,
     )
+    if automatic.any():
+        mark_models(source, automatic)
+        report.notes.append(
+            f"{plural(int(automatic.sum()), 'label')} of automatic annotation, kept as labels of a model"
+        )
     return finish(source, options, report), report
 
 

@@ -27,10 +27,7 @@ class FolderOptions(CommonOptions):
     """Options of the format ``folders``; every image has its file, and nothing can contradict."""
 
     not_listed: str | None = choice(
-        "unknown",
-        "unknown",
-        "absent",
-        help="what a class counts as in whose folder an image does not lie: unknown or absent",
+        "unknown", "absent", help="what a class counts as in whose folder an image does not lie: unknown or absent"
     )
     conflicts: str = without("error")
     images: str | None = without()

@@ -39,12 +39,10 @@ class LabelMeOptions(CommonOptions):
 
     shapes: str = choice(
         "ignored",
-        "ignored",
         "present",
         help="present: the label of a shape is a class that is present in the image, beside the flags",
     )
     not_listed: str | None = choice(
-        "unknown",
         "unknown",
         "absent",
         help="what a class counts as that is no flag of an image and has no shape in it: unknown or absent. Images "

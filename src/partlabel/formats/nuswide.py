@@ -42,7 +42,7 @@ class NusWideOptions(CommonOptions):
         "file that names the image of each line; otherwise Imagelist.txt, TrainImagelist.txt or TestImagelist.txt in "
         "or below the folder",
     )
-    zero: str = choice("absent", "absent", "unknown", help="what 0 means: absent or unknown")
+    zero: str = choice("absent", "unknown", help="what 0 means: absent or unknown")
     not_listed: str | None = without("unknown")
     classes: list[str] | None = option(
         None,

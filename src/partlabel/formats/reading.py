@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import glob
 import mmap
 import os
 import re
@@ -63,6 +64,13 @@ def files_below(folder: str, *endings: str) -> list[str]:
         own = [name for name in names if name.casefold().endswith(endings) and not name.startswith(".")]
         found += [os.path.normpath(os.path.join(inner, name)).replace(os.sep, "/") for name in own]
     return sorted(found)
+
+
+def matching(path: str) -> list[str]:
+    """Return the files that fit a pattern with ``*``, sorted; the path itself where it is no pattern or exists."""
+    if os.path.exists(path) or not glob.has_magic(path):
+        return [path]
+    return sorted(glob.glob(path, recursive=True))
 
 
 def find_encoding(path: str, declared: str | None = None) -> str:

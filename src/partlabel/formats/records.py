@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
 import math
-import re
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -16,29 +15,24 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.formats import options as read_as
 from partlabel.formats.class_names import Classes
+from partlabel.formats.record_options import RecordOptions
 from partlabel.formats.report import ImportReport, Tally, plural
-from partlabel.formats.spine import CommonOptions, Source, choice, finish, option, settle
+from partlabel.formats.spine import Source, finish, settle
 from partlabel.labels.pairs import MODEL, ranges
 from partlabel.labels.table import LabelTable
 
-#: a list of names as Python or JSON writes it
-_LIST = re.compile(r"""\s*\[\s*(?:["'].*["'],?)?\s*\]\s*""", re.DOTALL)
-#: usual names of fields with checked present and absent classes, as the Open Images of FiftyOne's zoo have them
-POSITIVE, NEGATIVE = "positive_labels", "negative_labels"
 #: probabilities are moved inside these bounds, so that the score before the sigmoid is finite
 _LOWEST, _HIGHEST = 1e-7, 1 - 1e-7
-#: offenders that are kept for an error, and statements that are kept as Python objects
+#: offenders that are kept for an error
 _KEPT = 1000
-_PENDING = 65_536
 
 #: one statement: numbers of the record and the class name, part of the record, and what is said
 _SAID = np.dtype(
     [
         ("record", np.int64),
-        ("cls", np.int64),
-        ("part", np.int64),
+        ("cls", np.int32),
+        ("part", np.int16),
         ("value", np.int8),
         ("origin", np.uint8),
         ("score", np.float32),
@@ -47,37 +41,6 @@ _SAID = np.dtype(
 )
 Said = NDArray[Any]
 Place = Callable[[Sequence[int], Sequence[int]], list[str]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordOptions(CommonOptions):
-    """The common options as they read in the formats that know whether somebody looked at an image."""
-
-    not_listed: str | None = choice(
-        "unknown",
-        "unknown",
-        "absent",
-        help="what a class counts as that was not listed or chosen: unknown or absent; images that nobody has labelled "
-        "stay unknown",
-    )
-    classes: Any = option(
-        None,
-        read_as.names,
-        "the classes that are wanted, in this order: names between commas, or a file with one name a line; class "
-        "numbers without names are positions in it",
-    )
-
-
-def weak_option(whose: str) -> Any:
-    """Declare the option that says what becomes of the labels of models."""
-    return choice(
-        "ignore",
-        "ignore",
-        "keep",
-        "given",
-        help=f"labels of a model, {whose}: ignore, keep (as labels of a model, with their score), or given (as if a "
-        "person had given them)",
-    )
 
 
 def before_sigmoid(probability: float) -> float:
@@ -92,13 +55,23 @@ def is_probability(value: Any) -> TypeGuard[float]:
 
 
 def listed(text: str) -> list[str]:
-    """Return the names of a list that was written as text by Python or JSON, ``['a', 'b']``; other text is one name."""
-    if _LIST.fullmatch(text):
-        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            names = ast.literal_eval(text.strip())
-            if all(isinstance(name, str) for name in names):
-                return names or [""]
-    return [text]
+    """Return the names of a list that was written as text by Python or JSON, ``['a', 'b']``; other text is one name.
+
+    Raises:
+        ValueError: a list of something else than names.
+    """
+    if text.lstrip()[:1] != "[" or text.rstrip()[-1:] != "]":
+        return [text]
+    names: Any = None
+    for parse in (json.loads, ast.literal_eval):
+        if names is None:
+            with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+                names = parse(text.strip())
+    if names is None:
+        return [text]  # a name such as [other]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{text[:60]} is a list of something else than names")
+    return names or [""]
 
 
 class Records:
@@ -125,7 +98,8 @@ class Records:
         self.wrong_count = 0
         self._names: dict[str, int] = {}
         self._image, self._answered, self._model = array("q"), array("b"), array("b")
-        self._pending: list[tuple[Any, ...]] = []
+        self._columns = tuple(array(_SAID[name].char) for name in _SAID.names or ())
+        self._add = tuple(column.append for column in self._columns)
         self._said: list[Said] = []
         self._denied: list[int] = []
 
@@ -145,30 +119,59 @@ class Records:
         self._model.append(model)
         return len(self._image) - 1
 
+    def begin_all(self, images: Sequence[str], answered: NDArray[np.bool_]) -> None:
+        """Begin many records, as ``begin`` does; ``answered`` is (M,)."""
+        known = self.images
+        new = dict(zip(images, range(len(known), len(known) + len(images)), strict=True))
+        if len(new) == len(images) and known.keys().isdisjoint(new):  # the usual case, without a step for each
+            known.update(new)
+            self._image.extend(new.values())
+        else:
+            self._image.extend([known.setdefault(image, len(known)) for image in images])
+        self._answered.frombytes(answered.astype(np.int8).tobytes())
+        self._model.frombytes(bytes(len(images)))
+
     def image_of(self) -> NDArray[np.int64]:
         """Return the number of the image of each record, (R,)."""
         return np.array(self._image, np.int64)
 
     def number(self, name: str) -> int:
         """Return the number of a class name as in the source, for ``extend``; -1 for a blank one."""
-        return self._names.setdefault(name, len(self._names)) if name.strip() else -1
+        number = self._names.get(name)
+        if number is None:
+            number = self._names.setdefault(name, len(self._names)) if name.strip() else -1
+        return number
 
     def say(
-        self, name: str, value: int, *, part: int = 0, origin: int = 0, score: float = math.nan, round: int = -1
+        self,
+        names: Iterable[str],
+        value: int,
+        *,
+        part: int = 0,
+        origin: int = 0,
+        score: float = math.nan,
+        round: int = -1,
     ) -> None:
-        """Take in what the last record says of a class.
+        """Take in what the last record says of some classes.
 
         Args:
-            name: class name as in the source.
+            names: class names as in the source; blank ones do not count.
             value: +1 present, -1 absent, 0 uncertain.
             part: number of the field, column or file that says it, for ``place``.
             origin: code of ``ORIGINS``.
             score: of a label of a model.
             round: of a label of a model.
         """
-        self._pending.append((len(self._image) - 1, self.number(name), part, value, origin, score, round))
-        if len(self._pending) == _PENDING:
-            self._flush()
+        record, add = len(self._image) - 1, self._add  # unrolled: this runs once for each label of a source
+        for name in names:
+            if (number := self.number(name)) >= 0:
+                add[0](record)
+                add[1](number)
+                add[2](part)
+                add[3](value)
+                add[4](origin)
+                add[5](score)
+                add[6](round)
 
     def extend(self, record: NDArray[Any], names: NDArray[Any], value: Any, part: int = 0) -> None:
         """Take in given labels of many records.
@@ -183,10 +186,6 @@ class Records:
         said["record"], said["cls"], said["part"], said["value"] = record, names, part, value
         said["score"], said["round"] = np.nan, -1
         self._said.append(said)
-
-    def _flush(self) -> None:
-        self._said.append(np.array(self._pending, _SAID))
-        self._pending = []
 
     def deny_all(self) -> None:
         """The last record says that every class is absent."""
@@ -224,17 +223,16 @@ class Records:
         Raises:
             UserError: as ``spine.finish``.
         """
-        self._flush()
-        said, image = np.concatenate(self._said), self.image_of()
-        self._said = []
+        said, image = self._statements(), self.image_of()
         answered, by_model = self._who_answered(said)
         said = self._judge_models(said, image)
         seen = np.bincount(image[answered], minlength=len(self.images)) > 0
         modelled = seen & (np.bincount(image[answered & ~by_model], minlength=len(self.images)) == 0)
         names, of_name = self._classes(said)
         said["cls"] = of_name[said["cls"]]
-        said = said[said["cls"] >= 0]
-        origin_of = np.where(modelled, MODEL, 0)[image]
+        if (said["cls"] < 0).any():
+            said = said[said["cls"] >= 0]
+        origin_of = np.where(by_model, MODEL, 0)
         said = _denied(said, np.array(self._denied, np.int64), len(names), origin_of)
         if votes:
             said = self._vote(said, image, answered, len(names), origin_of)
@@ -258,6 +256,13 @@ class Records:
             source.origin, source.score, source.round = said["origin"], said["score"], said["round"]
             source.modelled = modelled
         return finish(source, self.options, self.report)
+
+    def _statements(self) -> Said:
+        """Return what was said, those of ``extend`` first."""
+        said = np.empty(len(self._columns[0]), _SAID)
+        for name, column in zip(_SAID.names or (), self._columns, strict=True):
+            said[name] = column
+        return np.concatenate([*self._said, said]) if self._said else said
 
     def _who_answered(self, said: Said) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which records (R,) count as an answer, and which are a model's."""
@@ -298,12 +303,7 @@ class Records:
         return settled.names, of_name
 
     def _vote(
-        self,
-        said: Said,
-        image: NDArray[np.int64],
-        answered: NDArray[np.bool_],
-        size: int,
-        origin_of: NDArray[np.int64],
+        self, said: Said, image: NDArray[np.int64], answered: NDArray[np.bool_], size: int, origin_of: NDArray[np.int64]
     ) -> Said:
         """Leave out what one record says twice, and add what it denies by not choosing what another record chose.
 
@@ -333,47 +333,9 @@ def _denied(said: Said, record: NDArray[np.int64], size: int, origin_of: NDArray
 
 
 def _with_absent(said: Said, record: NDArray[np.int64], cls: NDArray[np.int64], origin_of: NDArray[np.int64]) -> Said:
+    if not len(record):
+        return said
     more = np.zeros(len(record), _SAID)
     more["record"], more["cls"], more["value"], more["origin"] = record, cls, -1, origin_of[record]
     more["score"], more["round"] = np.nan, -1
     return np.concatenate([said, more])
-
-
-def choose_signs(
-    path: str,
-    found: Sequence[str],
-    there: Sequence[str],
-    given: tuple[str | None, str | None],
-    described: Sequence[str],
-    what: str,
-) -> dict[str, int]:
-    """Choose the fields (or columns) that are read.
-
-    Args:
-        path: for errors.
-        found: fields that hold labels.
-        there: all fields that may be chosen by their usual name.
-        given: the fields with present and with absent classes, as the options name them.
-        described: the fields to choose from, for an error.
-        what: ``field`` or ``column``, as the options are called.
-
-    Returns:
-        Field -> +1 where it lists present classes, -1 where it lists absent ones.
-
-    Raises:
-        UserError: no field, several to choose from, or one for both.
-    """
-    positive, negative = given
-    if positive is None and negative is None:
-        if POSITIVE in there:
-            positive = POSITIVE
-        elif len(found) == 1:
-            (positive,) = found
-        else:
-            problem = f"more than one {what} has" if found else f"no {what} has"
-            raise UserError(f"{path}: {problem} labels; name it with {what}=NAME", list(described))
-    if negative is None and positive == POSITIVE and NEGATIVE in there:
-        negative = NEGATIVE
-    if positive == negative:
-        raise UserError(f"{path}: {what} and negative_{what} are both {positive}")
-    return {name: value for name, value in ((positive, 1), (negative, -1)) if name is not None}

@@ -81,6 +81,20 @@ class Source:
                 setattr(self, name, np.asarray(array)[index])
 
 
+def mark_models(source: Source, by_model: NDArray[np.bool_], score: NDArray[np.float32] | None = None) -> None:
+    """Give statements the origin ``model``; what is not listed of an image with no other statement is the model's too.
+
+    Args:
+        source: changed in place.
+        by_model: (S,) statements of a model.
+        score: (S,) their scores before the sigmoid, NaN elsewhere.
+    """
+    source.origin, source.score = np.where(by_model, MODEL, 0).astype(np.uint8), score
+    image, size = np.asarray(source.image, np.int64), len(source.images)
+    by_person = np.bincount(image[~by_model], minlength=size) > 0
+    source.modelled = (np.bincount(image, minlength=size) > 0) & ~by_person
+
+
 def unique(names: Sequence[str] | pa.Array) -> tuple[pa.StringArray, NDArray[np.int32]]:
     """Return the unique names in order of appearance, and the number of each name, int32."""
     encoded = pa.array(names, pa.string()).dictionary_encode()

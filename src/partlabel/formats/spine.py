@@ -32,9 +32,9 @@ def option(default: Any, parse: Callable[[str, Any], Any], help: str) -> Any:
     return field(default=default, metadata={"help": help, "parse": parse})
 
 
-def choice(default: str | None, *allowed: str, help: str) -> Any:
-    """Declare an option that is one of some words; ``None`` where the reader chooses a default itself."""
-    return option(default, read_as.choice(*allowed), help)
+def choice(default: str | None, *others: str, help: str) -> Any:
+    """Declare an option that is the default or one of some other words; None: the reader chooses the default itself."""
+    return option(default, read_as.choice(*dict.fromkeys([*filter(None, [default]), *others])), help)
 
 
 def without(default: Any = None) -> Any:
@@ -47,10 +47,7 @@ class CommonOptions:
     """Options that mean the same in every format; a format declares one anew only for another default or help."""
 
     not_listed: str | None = choice(
-        "unknown",
-        "unknown",
-        "absent",
-        help="what a pair counts as about which the source says nothing: unknown or absent",
+        "unknown", "absent", help="what a pair counts as about which the source says nothing: unknown or absent"
     )
     conflicts: str = choice("error", *CONFLICTS, help=f"one pair stated present and absent: {', '.join(CONFLICTS)}")
     classes: Any = option(
@@ -62,9 +59,7 @@ class CommonOptions:
         None, read_as.rename, "other class names: old=new,old=new, or a CSV file with the header from,to"
     )
     images: str | None = option(
-        None,
-        read_as.text,
-        "folder with the images, to find images without a file, and files under several names",
+        None, read_as.text, "folder with the images, to find images without a file, and files under several names"
     )
     image_names: str = option(
         "path",
@@ -72,7 +67,7 @@ class CommonOptions:
         "how images are called: path, as they are written; file, the last part; or a beginning that is taken away, as "
         "in image_names=CheXpert-v1.0-small/ or image_names=https://host/",
     )
-    missing: str = choice("error", "error", "skip", help="images without a file: error, or skip to leave them out")
+    missing: str = choice("error", "skip", help="images without a file: error, or skip to leave them out")
 
     def given(self) -> dict[str, Any]:
         """Return the options that are not at their default, for the history of the table."""
@@ -155,7 +150,7 @@ def _name_images(said: Statements, options: CommonOptions, report: ImportReport)
         UserError: different images would get one name, or none begins as the rule says.
     """
     rule = options.image_names
-    if rule == "path" and options.images is None:
+    if rule in ("path", "url") and options.images is None:
         return
     old = new = said.images.to_pylist()
     if rule == "file":

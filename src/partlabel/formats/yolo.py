@@ -36,7 +36,6 @@ class YoloOptions(CommonOptions):
     )
     not_listed: str | None = choice(
         "absent",
-        "absent",
         "unknown",
         help="what a class counts as that has no box in an image: absent (boxes are exhaustive), or unknown. Images "
         "without a text file stay unknown",

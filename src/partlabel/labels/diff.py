@@ -87,7 +87,13 @@ class LabelDiff:
 
 
 def diff(first: LabelTable, second: LabelTable) -> LabelDiff:
-    """Compare two label tables, such as one before and after relabelling or a review."""
+    """Compare two label tables, such as one before and after relabelling or a review.
+
+    >>> before = LabelTable.from_dense(["a.jpg"], ["cat", "dog"], [[1, 0]])
+    >>> after = before.with_labels([0], [1], [-1], origin="review")
+    >>> diff(before, after).to_dict()["added"]
+    1
+    """
     images = (_only_in(first, second), _only_in(second, first))
     here, there = set(first.classes), set(second.classes)
     classes = ([n for n in first.classes if n not in there], [n for n in second.classes if n not in here])

@@ -39,6 +39,11 @@ def hold_out(table: LabelTable, share: float, seed: int) -> tuple[LabelTable, La
 
     Raises:
         UserError: another share, or too few labels to put one aside.
+
+    >>> labels = LabelTable.from_dense([f"{i}.jpg" for i in range(10)], ["cat"], [[1]] * 5 + [[-1]] * 5)
+    >>> kept, aside = hold_out(labels, 0.2, seed=0)
+    >>> kept.num_known, aside.num_known
+    (8, 2)
     """
     if not 0 < share < 1:
         raise UserError(f"the share of labels to hold out lies between 0 and 1, not {share}")

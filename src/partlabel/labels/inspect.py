@@ -157,6 +157,11 @@ def inspect(table: LabelTable) -> Inspection:
 
     Returns:
         The counts, the co-occurrence of classes and the warnings.
+
+    >>> labels = LabelTable.from_dense(["a.jpg", "b.jpg"], ["cat", "dog"], [[1, 0], [-1, 1]])
+    >>> found = inspect(labels)
+    >>> found.known, found.present.tolist(), found.absent.tolist()
+    (3, [1, 1], [1, 0])
     """
     present, absent = table.class_counts()
     images_present, images_absent = table.image_counts()

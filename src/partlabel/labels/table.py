@@ -30,7 +30,19 @@ class LabelTable(LabelArrays):
 
     The arrays and all that is looked up or counted are described at ``LabelArrays``, whose arguments it takes too;
     they are checked. ``from_dense`` and ``from_pairs`` take labels in the form in which they come.
+
+    >>> labels = LabelTable.from_dense(["a.jpg", "b.jpg"], ["cat", "dog"], [[1, 0], [-1, 1]])
+    >>> labels
+    LabelTable(2 images, 2 classes, 3 known labels)
+    >>> labels.dense()
+    array([[ 1,  0],
+           [-1,  1]], dtype=int8)
+    >>> labels[1].images.to_pylist()
+    ['b.jpg']
     """
+
+    #: of a table that :func:`partlabel.read` has just read: what was read, changed, left out and assumed
+    report: Any = None
 
     @classmethod
     def from_dense(

@@ -122,7 +122,13 @@ def partial_bce(
 
 
 class PartialBCE(nn.Module):
-    """The partial-BCE loss as a module; see ``partial_bce`` for the formula, the arguments and the errors."""
+    """The partial-BCE loss as a module; see ``partial_bce`` for the formula, the arguments and the errors.
+
+    >>> import torch
+    >>> scores = torch.zeros(1, 2)
+    >>> PartialBCE()(scores, torch.tensor([[1, 0]]))  # g(1/2) / 2 * log 2 with g(1/2) = 29/9
+    tensor(1.1167)
+    """
 
     def __init__(
         self,

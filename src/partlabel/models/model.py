@@ -167,6 +167,10 @@ class Model(nn.Module):
 
     Raises:
         UserError: see :func:`partlabel.models.weights.create_backbone` and :class:`Backbone`.
+
+    >>> model = Model.load("run")
+    >>> model.classes, model.preprocessing.size
+    (('red', 'green'), 32)
     """
 
     pixel_scale: Tensor

@@ -136,11 +136,12 @@ def predict(
     Raises:
         UserError: there is no such run, or an image cannot be read.
 
-    Example:
-        >>> import partlabel as pl
-        >>> found = pl.predict("run", ["a.jpg"])  # doctest: +SKIP
-        >>> found.probabilities.shape  # doctest: +SKIP
-        (1, 80)
+    >>> import partlabel as pl
+    >>> found = pl.predict("run", ["photos/000.png", "photos/001.png"])
+    >>> found.classes, found.probabilities.shape
+    (('red', 'green'), (2, 2))
+    >>> found.to_pandas().columns.tolist()
+    ['image', 'class', 'score', 'probability', 'present']
     """
     model = open_classifier(run)
     if isinstance(images, str | os.PathLike):

@@ -56,6 +56,9 @@ class OptimConfig:
     epochs: int = 20
     #: images of one step, over all processes
     batch_size: int = 16
+    #: parts of a step that a process runs one after the other, for networks whose batch does not fit the memory; batch
+    #: normalisation, and losses that compare the labels of a batch, look at one part
+    accumulate: int = 1
     learning_rate: float = 0.01
     #: learning rate of everything after the backbone; None is the same
     head_learning_rate: float | None = None
@@ -118,6 +121,10 @@ class Config:
     """One training run.
 
     ``Config.preset("paper")`` is the paper's setting; ``Config.preset("small")`` trains on a laptop CPU.
+
+    >>> config = Config.preset("paper").replace(optim__epochs=5, seed=1)
+    >>> config.optim.epochs, config.images.size
+    (5, 448)
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -164,6 +171,7 @@ class Config:
             "loss.gamma": self.loss.gamma != 0,
             "optim.epochs": self.optim.epochs >= 1,
             "optim.batch_size": self.optim.batch_size >= 1,
+            "optim.accumulate": self.optim.accumulate >= 1,
             "optim.learning_rate": self.optim.learning_rate > 0,
             "optim.head_learning_rate": self.optim.head_learning_rate is None or self.optim.head_learning_rate > 0,
             "optim.momentum": 0 <= self.optim.momentum < 1,

@@ -2,32 +2,61 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import itertools
+import json
+import platform
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from types import TracebackType
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import DDPStrategy
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import _get_default_store
 
-from partlabel.core.compute import has_gpu
-from partlabel.core.errors import UserError
+from partlabel.core.compute import Processes, has_gpu, processes
+from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.training.config import Config
 
-#: how long processes wait for the one that fills the cache
-_PATIENCE = timedelta(days=7)
+T = TypeVar("T")
+_ENGINES = itertools.count()
+#: after so long without a sign of life from another process, the training ends
+PATIENCE = timedelta(minutes=10)
+#: seconds between two signs of life, and between two looks for them
+_BEAT, _LOOK = 5.0, 0.05
+#: seconds that a process which says nothing leaves to the one that speaks
+_SILENCE = 5.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Engine:
-    """Where a training runs: the device, and this process among those that train together."""
+    """Where a training runs: the device, and this process among those that train together.
+
+    As a context, it sees to it that a mistake ends all processes and is said once: a :class:`UserError` is raised in
+    one process, the others exit with status 2 and say nothing.
+    """
 
     fabric: Fabric
+    processes: Processes = field(default_factory=Processes)
+
+    def __post_init__(self) -> None:
+        self._ended = threading.Event()
+        self._phase = 0
+        self._is_settled = False
+        if self.world > 1:
+            self._prefix = f"partlabel/{next(_ENGINES)}"
+            self._store = self._own_store()
+            self._store.add(f"alive/{self.rank}", 1)
+            self._signs = threading.Thread(target=self._give_signs, name="signs of life", daemon=True)
+            self._signs.start()
 
     @property
     def device(self) -> torch.device:
@@ -49,6 +78,13 @@ class Engine:
         """Whether this is the process that writes and speaks."""
         return self.rank == 0
 
+    @property
+    def name(self) -> str:
+        """This process, in words."""
+        return f"process {self.rank} on {platform.node()}"
+
+    # --- what processes have in common ---
+
     def gather(self, own: Any) -> list[Any]:
         """What every process has, in their order."""
         if self.world == 1:
@@ -65,21 +101,77 @@ class Engine:
         return value
 
     def wait(self) -> None:
-        """Wait for the other processes."""
+        """Wait for the other processes, which are nearly there."""
         self.fabric.barrier()
 
+    def from_first(self, make: Callable[[], T]) -> T:
+        """What ``make`` gives in the first process, which alone calls it; it may take long."""
+        made: list[Any] = [None]
+        with self.together():
+            if self.first:
+                made[0] = make()
+        if self.world > 1:
+            dist.broadcast_object_list(made)
+        return made[0]
+
     @contextmanager
-    def first_alone(self) -> Generator[None, None, None]:
+    def together(self) -> Generator[None]:
+        """Carry out a block that may take long, or go wrong in some processes only; all of them go on, or none.
+
+        Raises:
+            UserError: in the first process, the mistake of the first one that made one, and where.
+        """
+        wrong: UserError | None = None
+        try:
+            yield
+        except UserError as error:
+            if self.world == 1:
+                raise
+            wrong = error
+        if self.world > 1:
+            self._settle(wrong)
+
+    def _settle(self, wrong: UserError | None) -> None:
+        """Tell the others what went wrong here, hear the same of them, and end if anything did."""
+        self._phase += 1
+        said = None if wrong is None else {"message": wrong.message, "offenders": wrong.offenders, "who": self.name}
+        self._store.set(f"{self._phase}/{self.rank}", json.dumps(said))
+        found = [json.loads(answer) for answer in self._answers([f"{self._phase}/{r}" for r in range(self.world)])]
+        mistakes = [each for each in found if each is not None]
+        if not mistakes:
+            return
+        if not self.first:
+            self._leave()
+        self._is_settled = True
+        one = mistakes[0]
+        everywhere = len(mistakes) == self.world or one["who"] == self.name
+        raise UserError(one["message"] if everywhere else f"{one['who']}: {one['message']}", one["offenders"])
+
+    @contextmanager
+    def first_alone(self) -> Generator[None]:
         """Let the first process carry out the block before the others do, who then find what it made."""
-        if self.world > 1 and not self.first:
-            self.wait()
-        yield
-        if self.world > 1 and self.first:
-            self.wait()
+        done = f"alone/{self._phase}"
+        if self.world > 1 and not self.first and self._answers([done]) == ["failed"]:
+            self._settle(None)
+        with self.together():
+            came_to = "failed"
+            try:
+                yield
+                came_to = "done"
+            finally:
+                if self.world > 1 and self.first:
+                    self._store.set(done, came_to)
+
+    # --- training ---
 
     def set_up(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
         """The model and the optimizer as the processes share them."""
         return self.fabric.setup(model, optimizer)
+
+    def backward(self, net: Any, loss: Tensor, *, share: bool) -> None:
+        """Add the gradient of a loss; it becomes the mean over the processes where ``share`` says so."""
+        with nullcontext() if share or self.world == 1 else self.fabric.no_backward_sync(net):
+            self.fabric.backward(loss)
 
     def precision_state(self) -> dict[str, Any]:
         """The state of the scaler of half precision, empty where there is none."""
@@ -100,25 +192,116 @@ class Engine:
         optimizer.zero_grad(set_to_none=True)
         return scaler is None or scaler.get_scale() >= before
 
+    # --- one mistake, one sentence ---
+
+    def __enter__(self) -> Engine:
+        self._filters = warnings.catch_warnings()
+        self._filters.__enter__()
+        if not self.first:  # the first process gives the same ones
+            warnings.simplefilter("ignore", PartlabelWarning)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self.world > 1:
+            self._signs.join(_SILENCE)  # a thread inside the store's code would abort the process at its end
+        self._filters.__exit__(None, None, None)
+        if error is None or self.world == 1:
+            return
+        if _is_lost_contact(error):
+            error = UserError(f"{self.name} has lost contact with the others, one of which has failed or stands still")
+        elif not isinstance(error, UserError):
+            return
+        if self._is_settled or self._may_speak():
+            raise error from None
+        self._leave()
+
+    def _may_speak(self) -> bool:
+        """Whether nobody has said yet what went wrong; from now on, somebody has."""
+        try:
+            return self._store.add("said", 1) == 1
+        except RuntimeError:  # the store is gone with its process, and nobody can be asked
+            return True
+
+    def _leave(self) -> None:
+        time.sleep(_SILENCE)
+        raise SystemExit(2)
+
+    # --- signs of life ---
+
+    def _own_store(self) -> dist.Store:
+        """What the processes share, by a connection that no other thread uses."""
+        return dist.PrefixStore(self._prefix, _get_default_store().clone())
+
+    def _give_signs(self) -> None:
+        try:
+            store = self._own_store()
+            while not self._ended.wait(_BEAT):
+                store.add(f"alive/{self.rank}", 1)
+        except RuntimeError:
+            return  # the store is gone, which the others notice too
+
+    def _answers(self, keys: list[str]) -> list[str]:
+        """Wait for values in the store as long as all processes live.
+
+        Raises:
+            UserError: one has given no sign of life for ``PATIENCE``.
+        """
+        seen: dict[int, tuple[int, float]] = {}
+        looked = 0.0
+        while not self._store.check(keys):
+            now = time.monotonic()
+            if now - looked > min(_BEAT, PATIENCE.total_seconds() / 4):
+                looked = now
+                for rank in range(self.world):
+                    count = self._store.add(f"alive/{rank}", 0)
+                    if rank not in seen or seen[rank][0] != count:
+                        seen[rank] = (count, now)
+                silent = [rank for rank, (_, since) in seen.items() if now - since > PATIENCE.total_seconds()]
+                if silent:
+                    raise UserError(f"process {silent[0]} has not answered for {PATIENCE}; the training ends")
+            time.sleep(_LOOK)
+        return [self._store.get(key).decode() for key in keys]
+
+
+def _is_lost_contact(error: BaseException) -> bool:
+    """Whether an error of torch says that another process is gone or does not answer."""
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error).lower())
+
 
 def start(config: Config) -> Engine:
-    """The engine for this process, alone or started by ``torchrun``.
+    """The engine for this process, alone or started by ``torchrun`` or ``srun``.
 
     Raises:
-        UserError: half precision without a GPU.
+        UserError: half precision without a GPU, another number of processes on each node, or one that does not come.
     """
-    world, local = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    here = processes()
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[config.precision]
     if config.precision == "16" and not has_gpu():
+        if here.rank:
+            raise SystemExit(2)
         raise UserError("half precision (16) needs a GPU; choose bf16 or 32")
-    if world == 1:
+    if here.world == 1:
         return Engine(Fabric(accelerator="auto", devices=1, precision=precision))
+    if here.world % here.local_world:
+        if here.local_rank:
+            raise SystemExit(2)
+        raise UserError(
+            f"{platform.node()} has {here.local_world} of the {here.world} processes; every node needs the same number"
+        )
     fabric = Fabric(
         accelerator="auto" if has_gpu() else "cpu",
-        devices=local,
-        num_nodes=world // local,
-        strategy=DDPStrategy(timeout=_PATIENCE, broadcast_buffers=False),
+        devices=here.local_world,
+        num_nodes=here.world // here.local_world,
+        strategy=DDPStrategy(timeout=PATIENCE, broadcast_buffers=False),
         precision=precision,
     )
-    fabric.launch()
-    return Engine(fabric)
+    try:
+        fabric.launch()
+    except dist.DistError as error:
+        if here.local_rank:
+            raise SystemExit(2) from None
+        raise UserError(f"the {here.world} processes did not find each other within {PATIENCE}") from error
+    return Engine(fabric, here)

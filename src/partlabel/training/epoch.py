@@ -28,19 +28,23 @@ def train_epoch(job: Job, state: State, batches: Batches, epoch: int) -> dict[st
     order = epoch_batches(len(train_rows), config.optim.batch_size, config.seed, epoch)
     rows = [train_rows[batch] for batch in order]
     mine = [share(batch, engine.world, engine.rank) for batch in rows]
-    flips = [flip_draw(config.seed, epoch, own) for own in mine] if config.images.flip else None
+    parts = [np.array_split(own, min(config.optim.accumulate, len(own))) for own in mine]
+    steps = [(i, part, part is own[-1]) for i, own in enumerate(parts) for part in own]
+    read = [part for _, part, _ in steps]
+    flips = [flip_draw(config.seed, epoch, part) for part in read] if config.images.flip else None
     torch.manual_seed(derived_seed(config.seed, epoch, engine.rank))
     state.net.train()
     keep_fixed(state.model, source.stage, config.freeze_batch_norm)
     total = torch.zeros((), device=engine.device)
     skipped, began = 0, time.perf_counter()
     with job.report.bar(f"epoch {epoch + 1}") as bar:
-        for i, images in enumerate(source.batches(mine, flips)):
+        for (i, part, last), images in zip(steps, source.batches(read, flips), strict=True):
             time_now = epoch + (i + 0.5) / len(rows)
             set_learning_rate(state.optimizer, learning_rate_factor(config.optim, time_now))
-            total += step(job, state, source.stage, images, mine[i], len(rows[i])) * len(rows[i])
-            skipped += not update(job, state)
-            bar(i + 1, len(rows))
+            total += step(job, state, source.stage, images, part, len(rows[i]), last=last) * len(rows[i])
+            if last:
+                skipped += not update(job, state)
+                bar(i + 1, len(rows))
     engine.average(total)
     seconds = time.perf_counter() - began
     _share_buffers(job, state)
@@ -56,8 +60,12 @@ def train_epoch(job: Job, state: State, batches: Batches, epoch: int) -> dict[st
     }
 
 
-def step(job: Job, state: State, stage: int, images: Tensor, own: NDArray[np.int64], batch_size: int) -> Tensor:
-    """Forward and backward of this process's share of a batch; the loss is the mean over the whole batch.
+def step(
+    job: Job, state: State, stage: int, images: Tensor, own: NDArray[np.int64], batch_size: int, *, last: bool = True
+) -> Tensor:
+    """Forward and backward of this process's share of a batch, or of a part of it.
+
+    The losses of all parts and processes add up to the mean over the whole batch.
 
     Distributed processes average their gradients, so the sum over the own rows is multiplied by their number. A
     process without a row in a small batch runs one image whose labels have weight 0, as it must take part.
@@ -66,9 +74,10 @@ def step(job: Job, state: State, stage: int, images: Tensor, own: NDArray[np.int
         job: the training.
         state: gives the network, the labels and the epoch.
         stage: of the backbone, that ``images`` go into.
-        images: this process's share of the batch.
+        images: this process's share of the batch, or a part of it.
         own: rows of the table that they are.
         batch_size: images of the whole batch, over all processes.
+        last: of the parts of the share; after it, the processes share their gradients.
     """
     engine = job.engine
     labels, weight = state.labels.labels(own)
@@ -81,7 +90,7 @@ def step(job: Job, state: State, stage: int, images: Tensor, own: NDArray[np.int
     heads = scores.unbind() if scores.ndim == 3 else (scores,)
     now = state.epoch + 1
     value = torch.stack([job.loss(head, known, weight=weight, epoch=now) for head in heads]).sum() / batch_size
-    engine.fabric.backward(value * engine.world)
+    engine.backward(state.net, value * engine.world, share=last)
     return value.detach() * (engine.world / len(heads))
 
 

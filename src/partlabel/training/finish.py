@@ -17,7 +17,8 @@ def finish(job: Job, state: State, data: Data, batches: Batches) -> Run:
 
     Thresholds stay where a person has chosen some since, as in a finished run that is resumed.
     """
-    if job.engine.first:
+
+    def conclude() -> None:
         about = data.about(job.config) | {"processes": job.engine.world}
         write_json(job.out / "summary.json", summary(state.history, **about))
         run = Run(job.out)
@@ -26,8 +27,9 @@ def finish(job: Job, state: State, data: Data, batches: Batches) -> Run:
             fit_run(run)
         silence(run)
         write_card(run)
-    job.engine.wait()
-    return Run(job.out)
+
+    job.engine.from_first(conclude)
+    return Run(job.out, check=job.engine.first)  # the folder may lie on the node of the first process alone
 
 
 def _judge(job: Job, state: State, data: Data, batches: Batches, run: Run) -> None:

@@ -35,7 +35,7 @@ def is_started(run: Path, identity: dict[str, Any], resume: bool) -> bool:
     if marker.is_file():
         if not resume:
             raise UserError(f"{run}: holds a run already; resume it or choose another folder")
-        changed = _differences(json.loads(marker.read_text(encoding="utf-8")), identity)
+        changed = differences(json.loads(marker.read_text(encoding="utf-8")), identity)
         if changed:
             raise UserError(f"{run}: cannot be resumed, as it was started with other settings or labels", changed)
         return True
@@ -53,13 +53,13 @@ def create_folder(run: Path, identity: dict[str, Any]) -> None:
     Config.from_dict(identity["config"]).write(run / SETTINGS)
 
 
-def _differences(stored: dict[str, Any], given: dict[str, Any], prefix: str = "") -> list[str]:
+def differences(stored: dict[str, Any], given: dict[str, Any], prefix: str = "") -> list[str]:
     """Every value that differs, as ``name: then -> now``."""
     found = []
     for name, value in given.items():
         then = stored.get(name)
         if isinstance(value, dict) and isinstance(then, dict):
-            found += _differences(then, value, f"{prefix}{name}.".removeprefix("config."))
+            found += differences(then, value, f"{prefix}{name}.".removeprefix("config."))
         elif then != value:
             found.append(f"{prefix}{name}: {then} -> {value}")
     return found
@@ -77,8 +77,9 @@ def write_round(run: Path, row: dict[str, Any]) -> None:
     write_json(folder / f"round-{row['round']}.json", row)
 
 
-def write_inputs(run: Path, data: Data) -> None:
-    """Write what is trained and validated on, and which images are left out."""
+def write_inputs(run: Path, identity: dict[str, Any], data: Data) -> None:
+    """Make the folder and write what the run is, what is trained and validated on, and which images are left out."""
+    create_folder(run, identity)
     data.trained_table.write_parquet(run / LABELS)
     if data.validation_table is not None:
         data.validation_table.write_parquet(run / VALIDATION)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,13 @@ from partlabel.core.errors import UserError
 from partlabel.core.lock import holding
 from partlabel.core.progress import Reporter
 from partlabel.labels.table import LabelTable
+from partlabel.training.agreement import agree, agree_on_data
 from partlabel.training.config import Config
 from partlabel.training.data import Data, prepare_data
-from partlabel.training.engine import Engine, start
+from partlabel.training.engine import start
 from partlabel.training.epoch import train_epoch
 from partlabel.training.finish import finish
-from partlabel.training.folder import create_folder, is_started, write_inputs, write_round
+from partlabel.training.folder import is_started, write_inputs, write_round
 from partlabel.training.head import solve_head
 from partlabel.training.optimizer import build_loss
 from partlabel.training.run import RELABELLED, Run
@@ -67,59 +68,51 @@ def train(
         UserError: a preset beside a config, labels from which nothing can be learned, images that are missing or bad, a
             run folder in use, a resumed run with another table or configuration; a warning about a round under
             ``relabel.stop_on_warning``.
+
+    >>> import partlabel as pl
+    >>> labels = pl.read("csv", "labels.csv", coding="1=present,0=absent,blank=unknown")
+    >>> config = pl.Config.read("run/config.toml").replace(optim__epochs=1)
+    >>> run = pl.train(labels, images="photos", out="another", config=config)
+    >>> run.labels.classes, run.is_finished
+    (('red', 'green'), True)
     """
     earlier = Run(after) if after is not None else None
     config = _chosen(config, preset, earlier)
-    engine = start(config)
-    one_writer = holding(out, "partlabel train", make=True) if engine.first else nullcontext()
-    with one_writer:
-        return _train(config, engine, labels, Path(images), Path(out), validation, truth, earlier, resume)
+    with start(config) as engine, ExitStack() as held:  # a mistake ends all processes, and is said once
+        loss = build_loss(config.loss, labels.num_classes)
+        job = Job(config, engine, Path(out), loss, Reporter(quiet=not engine.first))
+        engine.from_first(lambda: held.enter_context(holding(out, "partlabel train", make=True)))
+        agree(engine, labels, Path(images), validation, truth, config)
 
+        identity = _identity(config, labels, validation, earlier)
+        started = engine.from_first(lambda: is_started(job.out, identity, resume))
+        if resume and not started:
+            job.report.line(f"{out} holds no run yet: a new one begins")
+        with engine.together():
+            data = prepare_data(config, labels, Path(images), validation, truth, job.report, earlier)
+        agree_on_data(engine, data)
+        identity["labels of usable pictures"] = data.table.content_hash()
+        engine.from_first(lambda: is_started(job.out, identity, resume))
 
-def _train(
-    config: Config,
-    engine: Engine,
-    labels: LabelTable,
-    images: Path,
-    out: Path,
-    validation: LabelTable | None,
-    truth: LabelTable | None,
-    earlier: Run | None,
-    resume: bool,
-) -> Run:
-    """Train, as the only one that writes into the run folder."""
-    loss = build_loss(config.loss, labels.num_classes)
-    job = Job(config, engine, out, loss, Reporter(quiet=not engine.first))
+        with engine.together():
+            model = build_model(job, labels)
+        checkpoint = engine.from_first(job.checkpoints.newest) if started else None
+        if checkpoint is not None:
+            model.load_state_dict(checkpoint["model"])
+        batches = open_batches(job, data, model, new=checkpoint is None)
+        engine.from_first(lambda: write_inputs(job.out, identity, data))  # only now: a mistake leaves no half run
 
-    named = _identity(config, labels, validation, earlier)
-    started = is_started(job.out, named, resume)
-    if resume and not started:
-        job.report.line(f"{out} holds no run yet: a new one begins")
-    data = prepare_data(config, labels, images, validation, truth, job.report, earlier)
-    identity = named | {"labels of usable pictures": data.table.content_hash()}
-    is_started(job.out, identity, resume)
-
-    model = build_model(job, labels)
-    checkpoint = job.checkpoints.newest() if started else None
-    if checkpoint is not None:
-        model.load_state_dict(checkpoint["model"])
-    batches = open_batches(job, data, model, new=checkpoint is None)
-    if engine.first:  # only now, so that no mistake of the user leaves half a run behind
-        create_folder(job.out, identity)
-        write_inputs(job.out, data)
-    engine.wait()
-
-    state = begin(job, data, model, checkpoint)
-    run_epoch = solve_head if config.optim.name == "closed-form" else train_epoch
-    for epoch in range(state.epoch, config.epochs):
-        if epoch + 1 in config.relabel.before:
-            state.history.append(relabel(job, state, data, batches, epoch))
-        row = run_epoch(job, state, batches, epoch)
-        row["validation"], scores = validate(job, state, data, batches)
-        state.history.append(row)
-        job.report.line(epoch_line(row, config.epochs))
-        save(job, state, scores)
-    return finish(job, state, data, batches)
+        state = begin(job, data, model, checkpoint)
+        run_epoch = solve_head if config.optim.name == "closed-form" else train_epoch
+        for epoch in range(state.epoch, config.epochs):
+            if epoch + 1 in config.relabel.before:
+                state.history.append(relabel(job, state, data, batches, epoch))
+            row = run_epoch(job, state, batches, epoch)
+            row["validation"], scores = validate(job, state, data, batches)
+            state.history.append(row)
+            job.report.line(epoch_line(row, config.epochs))
+            save(job, state, scores)
+        return finish(job, state, data, batches)
 
 
 def relabel(job: Job, state: State, data: Data, batches: Batches, epoch: int) -> dict[str, Any]:
@@ -147,9 +140,7 @@ def _chosen(config: Config | None, preset: str | None, earlier: Run | None) -> C
     return Config.preset(preset or "small") if config is None else config
 
 
-def _identity(
-    config: Config, labels: LabelTable, validation: LabelTable | None, earlier: Run | None
-) -> dict[str, object]:
+def _identity(config: Config, labels: LabelTable, validation: LabelTable | None, earlier: Run | None) -> dict[str, Any]:
     """What makes two runs the same, as plain values."""
     return {
         **({} if earlier is None else {"after": str(earlier.folder.resolve())}),

@@ -49,6 +49,7 @@ class Run:
     Args:
         folder: a run folder that :func:`partlabel.train` wrote, finished or not.
         name: what it is called among others; None takes the name of the folder.
+        check: refuse a folder without a run; False where another machine may hold it.
 
     Raises:
         UserError: the folder holds no run. Each attribute raises it, too, where its file is missing or damaged.
@@ -56,11 +57,17 @@ class Run:
     Attributes:
         folder: the folder.
         name: its name.
+
+    >>> run = Run("run")
+    >>> run.labels.classes
+    ('red', 'green')
+    >>> run.config.optim.epochs, len(run.epochs)
+    (2, 2)
     """
 
-    def __init__(self, folder: str | os.PathLike[str], name: str | None = None) -> None:
+    def __init__(self, folder: str | os.PathLike[str], name: str | None = None, *, check: bool = True) -> None:
         self.folder = Path(folder)
-        if not (self.folder / MARKER).is_file():
+        if check and not (self.folder / MARKER).is_file():
             raise UserError(f"{folder}: is not a run folder of partlabel train")
         self.name = self.folder.resolve().name if name is None else name
 

@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from partlabel.app.cli.models import list_images
 from partlabel.app.cli.output import Json, reporting
 from partlabel.core.errors import UserError
 
 if TYPE_CHECKING:
-    from partlabel.models.model import Model
     from partlabel.tasks.export import Exported, Int8Exported
-
-#: pictures that the ranges of an INT8 file are measured on, and pictures without labels that it is compared on
-_CALIBRATED, _COMPARED = 100, 400
-#: pictures that an INT8 file takes at least
-_FEWEST = 20
 
 
 def export(
@@ -61,64 +54,33 @@ def export(
             raise UserError("--max-loss needs --labels: without known labels there is no mAP")
         if max_loss is not None and not 0 <= max_loss <= 100:
             raise UserError(f"--max-loss is in points of mAP, from 0 to 100, not {max_loss:g}")
-        from partlabel.models.model import Model
+        from partlabel.app.api import export as write
+        from partlabel.labels.table import LabelTable
+        from partlabel.models.description import read_description
         from partlabel.models.onnx import OPSET
 
-        model = Model.load(run)
-        paths = list_images(images, None)[1]
+        table = None if labels is None else LabelTable.read_parquet(labels)
+        done: Any = write(run, output, images=images, int8=int8, labels=table, max_loss=max_loss)
         opset = OPSET if output.suffix == ".onnx" else None
         kind = "torch.export program" if opset is None else f"ONNX, opset {opset}{', INT8' if int8 else ''}"
+        described, values = read_description(run if (run / "model.toml").is_file() else run / "best"), asdict(done)
         if int8:
-            done = _write_int8(model, output, paths, images, labels, max_loss)
-            found = asdict(done)
-            values, lines = {**found.pop("file"), **found}, _int8_lines(done)
+            values, lines = {**values.pop("file"), **values}, _int8_lines(done)
         else:
-            values, lines = _write(model, output, paths)
-        lines.insert(0, f"{output}: {kind}, {len(model.classes):,} classes, pictures of {model.preprocessing.size} px")
+            lines = _lines(done)
+        size = described["preprocessing"]["size"]
+        lines.insert(0, f"{output}: {kind}, {len(described['classes']):,} classes, images of {size} px")
         report({"output": str(output), "opset": opset, "int8": int8, **values}, "\n".join(lines))
 
 
-def _write(model: Model, output: Path, paths: list[Path]) -> tuple[dict[str, Any], list[str]]:
-    from partlabel.images import check
+def _lines(done: Exported) -> list[str]:
     from partlabel.tasks.export import BATCHES, TOLERANCE
-    from partlabel.tasks.export import export as write
 
-    paths = paths[: max(BATCHES)]
-    check(paths).raise_if_bad()
-    done = write(model, output, paths)
-    lines = [
-        f"checked on {len(paths)} pictures in batches of {', '.join(map(str, BATCHES))}: scores differ from "
-        f"PyTorch by at most {done.difference:.1e} (allowed {TOLERANCE:.0e})",
+    return [
+        f"checked in batches of {', '.join(map(str, BATCHES))}: scores differ from PyTorch by at most "
+        f"{done.difference:.1e} (allowed {TOLERANCE:.0e})",
         *_size_and_time(done, None),
     ]
-    return {"pictures": len(paths), **asdict(done)}, lines
-
-
-def _write_int8(
-    model: Model, output: Path, paths: list[Path], images: Path, labels: Path | None, max_loss: float | None
-) -> Int8Exported:
-    """Fit to some pictures of the folder, spread over it; compare on others, or on those that have labels."""
-    from partlabel.images import check
-    from partlabel.labels.table import LabelTable
-    from partlabel.tasks.evaluate import Labelled
-    from partlabel.tasks.export import MAX_LOSS, export_int8
-
-    if len(paths) < _FEWEST:
-        raise UserError(f"{images}: --int8 needs at least {_FEWEST} pictures, better {_CALIBRATED + _COMPARED}")
-    fitted = _spread(paths, min(_CALIBRATED, len(paths) // 2))
-    check(fitted).raise_if_bad()
-    if labels is not None:
-        labelled = Labelled.of(model, LabelTable.read_parquet(labels), images, without=fitted)
-        return export_int8(model, output, fitted, labelled, MAX_LOSS if max_loss is None else max_loss)
-    others = _spread([path for path in paths if path not in set(fitted)], _COMPARED)
-    check(others).raise_if_bad()
-    return export_int8(model, output, fitted, others)
-
-
-def _spread(paths: list[Path], count: int) -> list[Path]:
-    """At most ``count`` of the paths, evenly from the whole list, as neighbours are often alike."""
-    count = min(count, len(paths))
-    return [paths[i * len(paths) // count] for i in range(count)]
 
 
 def _int8_lines(done: Int8Exported) -> list[str]:

@@ -5,6 +5,7 @@ A format that joins ``partlabel.formats`` has its command at once: every field o
 
 from __future__ import annotations
 
+import re
 from inspect import Parameter as Argument
 from inspect import Signature
 from pathlib import Path
@@ -14,6 +15,7 @@ from cyclopts import App, Parameter
 
 from partlabel import formats
 from partlabel.app.cli.output import Json, reporting
+from partlabel.core.errors import UserError
 from partlabel.core.progress import Reporter
 from partlabel.formats.options import option_fields
 from partlabel.formats.reading import watched
@@ -38,13 +40,17 @@ def _command(format: formats.Format) -> Any:
     def run(source: Path, /, *more: Path, output: Path, json: bool = False, **options: str | None) -> None:
         with reporting(json) as report:
             check_place(output)
-            with Reporter().bar("megabytes read") as bar, watched(bar):
-                table, found = formats.read(format.name, [source, *more], **options)
+            try:
+                with Reporter().bar("megabytes read") as bar, watched(bar):
+                    table, found = formats.read(format.name, [source, *more], **options)
+            except UserError as error:
+                raise UserError(_as_flags(error.message, format), error.offenders) from error
             store(table, found, output)
             as_json, as_text = report_paths(output)
             report(
                 {**found.to_dict(), "output": str(output), "report": str(as_json)},
-                f"{found.text()}\n\nWritten to {output}, this report to {as_text} and {as_json.name}",
+                f"{_as_flags(found.text(), format)}\n\n"
+                f"Written to {output}, this report to {as_text} and {as_json.name}",
             )
 
     arguments = [
@@ -67,6 +73,12 @@ def _command(format: formats.Format) -> Any:
     run.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
     run.__annotations__ = {argument.name: argument.annotation for argument in arguments}
     return run
+
+
+def _as_flags(text: str, format: formats.Format) -> str:
+    """Spell options as they are typed here: ``tag_separator=pipe`` becomes ``--tag-separator pipe``."""
+    names = "|".join(field.name for field in option_fields(format.options))
+    return re.sub(rf"(?<![\w./-])({names})=(?=\S)", lambda match: f"--{match[1].replace('_', '-')} ", text)
 
 
 def _sentence(text: str) -> str:

@@ -10,6 +10,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from partlabel.core.compute import processes
+from partlabel.core.errors import UserError
+
 Json = Annotated[
     bool,
     Parameter(
@@ -36,3 +39,14 @@ def reporting(as_json: bool) -> Generator[Callable[[dict[str, Any], str], None]]
         return
     with redirect_stdout(sys.stderr):
         yield report
+
+
+@contextmanager
+def one_of_each_node() -> Generator[None]:
+    """Let one process of each node say what goes wrong in the block, where several were started together."""
+    try:
+        yield
+    except UserError:
+        if processes().local_rank:
+            raise SystemExit(2) from None
+        raise

@@ -46,15 +46,10 @@ def thresholds(
             raise UserError("give one of --by f1, --precision and --recall")
         goal: Goal = "f1" if by else "recall" if precision is None else "precision"
 
-        from partlabel.core.lock import holding
-        from partlabel.training.card import write_card
-        from partlabel.training.run import Run
-        from partlabel.training.thresholds import fit_run, to_dict
+        from partlabel.app.api import thresholds as choose
+        from partlabel.training.thresholds import to_dict
 
-        Run(run)  # refuses a folder without a run before a lock is made in it
-        with holding(run, "partlabel thresholds"):
-            fitted = fit_run(run, goal, recall if precision is None else precision)
-            write_card(run)
+        fitted = choose(run, goal=goal, wanted=recall if precision is None else precision)
         report({"run": str(run), "model": str(run / "best"), **to_dict(fitted)}, _text(run, fitted))
 
 

@@ -112,6 +112,8 @@ def run(output: str | os.PathLike[str], size: Size | None = None, seed: int = 0)
 
     Raises:
         UserError: the folder holds something else.
+
+    >>> results = run("demo")  # doctest: +SKIP
     """
     size, folder, began = size or Size(), Path(output), time.perf_counter()
     _open_folder(folder)

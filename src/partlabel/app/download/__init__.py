@@ -101,6 +101,8 @@ def download(
     Raises:
         UserError: unknown names; a file cannot be fetched, is wrong, or cannot be unpacked; the disk is full; another
             process downloads into the folder.
+
+    >>> download("voc2007", Path("voc"))  # doctest: +SKIP
     """
     dataset = DATASETS[name]
     files = dataset.select(tuple(parts))

@@ -14,16 +14,8 @@ from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.fiftyone.writing import write
 from partlabel.formats.reading import load_json
-from partlabel.formats.records import (
-    NEGATIVE,
-    POSITIVE,
-    RecordOptions,
-    Records,
-    before_sigmoid,
-    choose_signs,
-    is_probability,
-    weak_option,
-)
+from partlabel.formats.record_options import NEGATIVE, POSITIVE, RecordOptions, choose_signs, weak_option
+from partlabel.formats.records import Records, before_sigmoid, is_probability
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.spine import option
 from partlabel.labels.pairs import MODEL, ORIGINS
@@ -282,10 +274,10 @@ class _Reader:
             return
         if score is None:
             origin = ORIGINS.index(label.origin) if label.origin in ORIGINS else 0
-            self.records.say(name, value, part=part, origin=origin)
+            self.records.say([name], value, part=part, origin=origin)
         else:
             round = label.round if type(label.round) is int and 0 <= label.round < 2**15 else -1
-            self.records.say(name, value, part=part, origin=MODEL, score=score, round=round)
+            self.records.say([name], value, part=part, origin=MODEL, score=score, round=round)
 
 
 def _label(entry: Any) -> Label:

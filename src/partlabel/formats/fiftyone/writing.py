@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from partlabel.core.files import replacing
-from partlabel.formats.records import NEGATIVE, POSITIVE
+from partlabel.formats.record_options import NEGATIVE, POSITIVE
 from partlabel.labels.pairs import MODEL, ORIGINS
 from partlabel.labels.table import LabelTable
 

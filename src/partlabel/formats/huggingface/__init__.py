@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
@@ -30,8 +31,9 @@ from partlabel.formats.huggingface.columns import (
 )
 from partlabel.formats.huggingface.files import DataFile, find_files, open_file
 from partlabel.formats.huggingface.images import ImageFolder
-from partlabel.formats.huggingface.values import coding_of, parse_coding, value_tokens
-from partlabel.formats.records import RecordOptions, Records, listed
+from partlabel.formats.huggingface.values import are_values, coding_of, parse_coding, value_tokens
+from partlabel.formats.record_options import RecordOptions
+from partlabel.formats.records import Records, listed
 from partlabel.formats.report import ImportReport, Tally, ValueCount, plural
 from partlabel.formats.spine import option
 from partlabel.labels.table import LabelTable
@@ -168,17 +170,18 @@ class _Reader:
             raise UserError(f"{file.path}: this file has no column {' and no column '.join(lost)}")
         self._files.append((len(self.records), file))
         names = {name: class_names(file.path, features, name) for name in self.columns.labels}
-        for name, known in names.items():
-            if known and not (self.codings[name] and self.options.classes):
-                self.records.listed.update(dict.fromkeys(known))
+        for name, coding in self.codings.items():
+            if coding is not None and (names[name] is None or are_values(names[name])):
+                names[name] = self.options.classes
+        for known in names.values():
+            self.records.listed.update(dict.fromkeys(known or ()))
         image = self.columns.image if self.folder is not None else self.columns.names
         for batch in file.batches([image, *self.columns.labels]):
             images = self._images(file, batch)
             labelled = np.zeros(len(batch), bool)
             for part, (column, value) in enumerate(self.columns.labels.items()):
                 labelled |= self._add_labels(file, column, value, part, cells(batch, column), names[column])
-            for name, answered in zip(images, labelled.tolist(), strict=True):
-                self.records.begin(name, answered=answered)
+            self.records.begin_all(images, labelled)
 
     def _images(self, file: DataFile, batch: pa.RecordBatch) -> list[str]:
         """Return the image name of each row of a batch."""
@@ -192,8 +195,9 @@ class _Reader:
             values = values.cast(pa.string())
         if not is_text(values.type) and not pa.types.is_null(values.type):
             raise UserError(f"{file.path}: the column {self.columns.names} holds {values.type}, not image names")
-        names = [(name or "").strip() for name in values.to_pylist()]
-        if nameless := [row for row, name in enumerate(names) if not name]:
+        names = pc.call_function("utf8_trim_whitespace", [values.cast(pa.string()).fill_null("")]).to_pylist()
+        if "" in names:
+            nameless = [row for row, name in enumerate(names) if not name]
             hint = "; extract=FOLDER writes the images and names them" if self.columns.is_image else ""
             self._refuse(np.array(nameless), f"no image name in {self.columns.names}{hint}")
         return names
@@ -204,7 +208,7 @@ class _Reader:
         """Take in the labels of a batch, before its records begin; return which rows are labelled."""
         type = entries.values.type
         if (coding := self.codings[column]) is not None:
-            return self._add_values(column, value, part, entries, self.options.classes or names or [], coding)
+            return self._add_values(column, value, part, entries, names or [], coding)
         if pa.types.is_null(type):
             number = np.full(len(entries.values), -1, np.int64)
         elif pa.types.is_integer(type):
@@ -237,9 +241,13 @@ class _Reader:
     def _named(self, entries: Cells) -> tuple[Cells, NDArray[np.int64]]:
         """Return the entries and the class number of each, -1 for none; lists written as text are taken apart."""
         encoded = entries.values.fill_null("").dictionary_encode()
-        texts = [listed(text) for text in encoded.dictionary.to_pylist()]
-        own = [[self.records.number(name) for name in names] for names in texts]
-        index = encoded.indices.to_numpy()
+        index, own = encoded.indices.to_numpy(), []
+        for number, text in enumerate(encoded.dictionary.to_pylist()):
+            try:
+                own.append([self.records.number(name) for name in listed(text)])
+            except ValueError as error:
+                self._refuse(np.unique(entries.row[index == number]), str(error))
+                own.append([-1])
         if any(len(names) != 1 for names in own):
             count = np.array([len(names) for names in own])[index]
             number = np.array([n for i in index.tolist() for n in own[i]], np.int64)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.formats.huggingface.files import DataFile
-from partlabel.formats.records import choose_signs
+from partlabel.formats.record_options import choose_signs
 
 #: usual names of columns with image names, and of columns with classes, lower case
 IMAGE_COLUMNS = ("file_name", "filename", "image", "image_id", "image_path", "path", "file")

@@ -54,7 +54,7 @@ def coding_of(
         return None
     names = class_names(path, features, column)
     meaning = [canonical(name) for name in names or ()]
-    switch = bool(names) and set(meaning) <= _VALUE_NAMES  # the names are those of the values, not of the classes
+    switch = are_values(names)
     if names and not switch and declared is None:
         return None
     lengths, tokens, repeated = _look_through(files, column)
@@ -80,6 +80,11 @@ def coding_of(
     if switch:
         return Coding(coding.name, {str(i): coding.code(name) for i, name in enumerate(meaning)} | {"": codings.SILENT})
     return coding
+
+
+def are_values(names: Sequence[str] | None) -> bool:
+    """Tell whether the class names of a column are those of values, such as ``no`` and ``yes``, and not of classes."""
+    return bool(names) and {canonical(name) for name in names or ()} <= _VALUE_NAMES
 
 
 def _numbers(classes: Any) -> set[str]:

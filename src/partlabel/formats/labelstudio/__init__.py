@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from partlabel.core.errors import UserError
@@ -38,10 +39,9 @@ def read(path: str, options: LabelStudioOptions) -> tuple[LabelTable, ImportRepo
     model = options.answers == "predictions"
     denied = {tidy(choice): name for choice, name in (options.absent_choices or {}).items()}
 
-    def say(name: str, value: int, confidence: Any) -> None:
-        if name.strip():
-            score = value * before_sigmoid(confidence) if is_probability(confidence) else math.nan
-            records.say(name, value, origin=MODEL if model else 0, score=score)
+    def say(names: Iterable[str], value: int, confidence: Any) -> None:
+        score = value * before_sigmoid(confidence) if is_probability(confidence) else math.nan
+        records.say(names, value, origin=MODEL if model else 0, score=score)
 
     nameless = []
     for number, entry in enumerate(export.entries):
@@ -51,14 +51,16 @@ def read(path: str, options: LabelStudioOptions) -> tuple[LabelTable, ImportRepo
         image = addresses.name(address, lambda number=number: export.place([number])[0])  # type: ignore[misc]
         records.begin(image, answered=entry.chosen is not None, model=model)
         chosen = entry.chosen or {}
-        for name, confidence in chosen.get(export.present, ()):
-            other = denied.get(tidy(name)) if denied else None
-            if other is not None and other.strip() == _EVERY:
-                records.deny_all()
-            else:
-                say(name if other is None else other, 1 if other is None else -1, confidence)
-        for name, confidence in chosen.get(export.absent, ()):
-            say(name, -1, confidence)
+        for answer in chosen.get(export.present, ()):
+            names, confidence = answer.names, answer.confidence
+            for name in (name for name in names if denied and tidy(name) in denied):
+                if denied[tidy(name)].strip() == _EVERY:
+                    records.deny_all()
+                else:
+                    say([denied[tidy(name)]], -1, confidence)
+            say([name for name in names if tidy(name) not in denied] if denied else names, 1, confidence)
+        for answer in chosen.get(export.absent, ()):
+            say(answer.names, -1, answer.confidence)
     if nameless:
         what = f"{plural(len(nameless), 'record')} without the address of an image as {export.image!r}"
         raise UserError(f"{path}: {what}", export.place(nameless))

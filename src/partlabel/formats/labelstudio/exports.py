@@ -9,18 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from partlabel.core.errors import UserError
-from partlabel.formats.labelstudio.options import (
-    LabelStudioOptions,
-    choose_controls,
-    choose_image,
-    likely_controls,
-)
+from partlabel.formats.labelstudio.options import LabelStudioOptions, choose_controls, choose_image, likely_controls
 from partlabel.formats.reading import load_json
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.table.delimited import open_table
@@ -34,11 +29,15 @@ _SKIPPED = "annotations that were skipped"
 _NOTHING = Raw(b"null")
 _WRONG = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-#: a choice, and the confidence of a model in it
-Choice = tuple[str, Any]
+
+class Choices(Struct, gc=False):
+    """The choices of one answer, and the confidence of a model in it."""
+
+    names: Sequence[str]
+    confidence: Any = None
 
 
-class Entry(NamedTuple):
+class Entry(Struct, gc=False):
     """One annotation, or a task without any.
 
     Attributes:
@@ -47,7 +46,7 @@ class Entry(NamedTuple):
     """
 
     data: Mapping[str, Any]
-    chosen: Mapping[str, Sequence[Choice]] | None
+    chosen: Mapping[str, Sequence[Choices]] | None
 
 
 @dataclass
@@ -190,7 +189,7 @@ class _Tasks:
         if annotation.was_cancelled or annotation.skipped:
             self.skipped.append(name)
             return
-        chosen: dict[str, list[Choice]] = {}
+        chosen: dict[str, list[Choices]] = {}
         for result in annotation.result or ():
             value = msgspec.json.decode(result.value, type=Value) if result.type == "choices" else None
             if value is None or value.is_region:
@@ -200,11 +199,11 @@ class _Tasks:
             self.controls[control] += 1
             confidence = annotation.score if result.score is None else result.score
             names = [value.choices] if isinstance(value.choices, str) else value.choices
-            chosen.setdefault(control, []).extend((name, confidence) for name in names)
+            chosen.setdefault(control, []).append(Choices(names, confidence))
         who = "" if annotation.id is None else f", {self.options.answers.removesuffix('s')} {annotation.id}"
         self._add(name + who, chosen)
 
-    def _add(self, place: str, chosen: dict[str, list[Choice]] | None) -> None:
+    def _add(self, place: str, chosen: dict[str, list[Choices]] | None) -> None:
         self.places.append(place)
         self.entries.append(Entry(self.data[-1], chosen))
 
@@ -324,10 +323,10 @@ def _read_records(
     entries, skipped = [], []
     wrong: list[tuple[int, str]] = []
     for row, record in enumerate(records):
-        chosen: dict[str, list[Choice]] = {}
+        chosen: dict[str, list[Choices]] = {}
         for control in (present, absent):
             try:
-                chosen[control] = [(name, None) for name in _choices(record.get(control), parse_text)]
+                chosen[control] = [Choices(own)] if (own := _choices(record.get(control), parse_text)) else []
             except ValueError as error:
                 wrong.append((row, f"{control}: {error}"))
         answered = any(chosen.values()) or record.get("annotation_id") is not None

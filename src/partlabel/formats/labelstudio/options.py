@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.addresses import IMAGE_NAMES
-from partlabel.formats.records import RecordOptions
+from partlabel.formats.record_options import RecordOptions
 from partlabel.formats.report import plural
 from partlabel.formats.spine import choice, option
 from partlabel.formats.table.options import IMAGE_COLUMNS
@@ -25,7 +25,6 @@ class LabelStudioOptions(RecordOptions):
     """Options of the format ``labelstudio``."""
 
     answers: str = choice(
-        "annotations",
         "annotations",
         "predictions",
         help="whose choices are read: annotations, those of people, or predictions, those of models",

@@ -18,7 +18,8 @@ from partlabel.core.errors import UserError
 from partlabel.formats import options as read_as
 from partlabel.formats.addresses import IMAGE_NAMES, Addresses
 from partlabel.formats.manifest.services import ML_USE, SERVICES, Answer, Item, Job, Service
-from partlabel.formats.records import RecordOptions, Records, before_sigmoid, is_probability, weak_option
+from partlabel.formats.record_options import RecordOptions, weak_option
+from partlabel.formats.records import Records, before_sigmoid, is_probability
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.spine import option
 from partlabel.labels.pairs import MODEL
@@ -95,7 +96,7 @@ def _take(records: Records, image: str, answer: Answer, weak: str) -> None:
         model = (answer.model or label.confidence is not None) and weak != "given"
         confidence = label.confidence if is_probability(label.confidence) else None
         score = math.nan if confidence is None or not model else label.value * before_sigmoid(confidence)
-        records.say(label.name, label.value, origin=MODEL if model else 0, score=score)
+        records.say([label.name], label.value, origin=MODEL if model else 0, score=score)
 
 
 def _describe_parts(report: ImportReport, wanted: Sequence[str] | None, parts: Counter[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import glob
 import os
 import re
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from partlabel.core.errors import UserError
-from partlabel.formats.reading import text_lines
+from partlabel.formats.reading import matching, text_lines
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.source import Source, unique
 from partlabel.formats.table.columns import NameColumn
@@ -21,6 +20,7 @@ from partlabel.formats.table.delimited import open_table
 from partlabel.formats.table.tables import Table
 
 FORM = "ImageID,Source,LabelName,Confidence"
+_EARLY = " but that of the first release (id,confidence:label,...), whose labels are a machine's; use a later release"
 _FIRST_RELEASE = re.compile(r"\d+(\.\d+)?:/[a-z]/")
 
 
@@ -40,11 +40,9 @@ def find_files(path: str, report: ImportReport) -> list[AnnotationFile]:
     Raises:
         UserError: nothing is found, or a file that was named has another form (all are listed).
     """
-    names = [path]
+    names = matching(path)
     if os.path.isdir(path):
-        names = sorted(entry.path for entry in os.scandir(path) if entry.name.casefold().endswith(".csv"))
-    elif not os.path.exists(path) and glob.has_magic(path):
-        names = sorted(glob.glob(path, recursive=True))
+        names = sorted(entry.path for entry in os.scandir(path) if entry.name.casefold().endswith((".csv", ".csv.gz")))
     if not names:
         raise UserError(f"{path}: no annotation file is there; they are .csv files with the header {FORM}")
     files: list[AnnotationFile] = []
@@ -65,10 +63,7 @@ def find_files(path: str, report: ImportReport) -> list[AnnotationFile]:
             others[name] = f"{name}:{table.header_end} starts with {','.join(table.header)[:80]}"
     if others and (not files or not os.path.isdir(path)):
         form = "not" if len(names) == 1 else f"{len(others)} of {len(names)} files are not"
-        hint = ""
-        if any(_FIRST_RELEASE.search(line) for line in others.values()):
-            hint = " but that of the first release (id,confidence:label,...), whose labels are a machine's; use a later"
-            hint += " release"
+        hint = _EARLY if any(_FIRST_RELEASE.search(line) for line in others.values()) else ""
         raise UserError(f"{path}: {form} in the {FORM} form{hint}", others.values())
     if others:
         report.notes.append(f"not in the {FORM} form and not read: {Tally.of(map(os.path.basename, others))}")

@@ -89,9 +89,7 @@ class OpenImagesOptions(CommonOptions):
         "ids",
     )
     undescribed: str = choice(
-        "error",
-        *("error", "keep"),
-        help="labels whose id has no description: error, or keep the class under its id",
+        "error", *("error", "keep"), help="labels whose id has no description: error, or keep the class under its id"
     )
     machine_threshold: float | None = option(
         None,

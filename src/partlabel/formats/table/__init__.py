@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Sequence
 
 from partlabel.core.errors import UserError
+from partlabel.formats.reading import matching
 from partlabel.formats.report import ImportReport, plural
 from partlabel.formats.spine import finish
 from partlabel.formats.table.delimited import open_table
@@ -68,9 +68,7 @@ def find_files(paths: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     wrong = []
     for path in paths:
-        names = [path]
-        if not os.path.exists(path) and glob.has_magic(path):
-            names = sorted(glob.glob(path, recursive=True))
+        names = matching(path)
         wrong += [f"{path}: no file fits the pattern"] if not names else []
         wrong += [f"{name}: a folder; name its files, as in {name}/*.csv" for name in names if os.path.isdir(name)]
         wrong += [f"{name}: named more than once" for name in names if name in found]

@@ -178,7 +178,8 @@ def open_table(
 
     Args:
         path: of the file.
-        encoding, separator: of text; found where they are not given.
+        encoding: of text; found where it is not given.
+        separator: of text; found where it is not given.
         sheet: of a workbook that has several.
 
     Raises:

@@ -144,7 +144,8 @@ class Job:
 
         Args:
             row: int64 (S,) rows, numbered through all tables.
-            names: class names; ``cls``: int32 (S,) numbers in them.
+            names: class names.
+            cls: int32 (S,) numbers in ``names``.
             value: int8 (S,) codes as ``Coding.code`` gives them; those that are no label or unknown are left out.
             named: whether a statement without a class name is a mistake.
         """

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from partlabel.core.errors import UserError
@@ -73,7 +74,8 @@ class ParquetTable(Table):
                 "partlabel import huggingface reads data sets with images in them"
             ) from None
         if pa.types.is_floating(column.type):
-            texts = pa.array(["" if text == "nan" else text for text in texts.to_pylist()], pa.string())
+            is_nan = pc.call_function("equal", [texts, pa.scalar("nan")])
+            texts = pc.call_function("if_else", [is_nan, pa.scalar(""), texts])
         return texts
 
     def lines(self, rows: Iterable[int]) -> dict[int, int]:
@@ -113,11 +115,13 @@ def open_sheet(path: str, sheet: str | None) -> Table | None:
 def _is_workbook(path: str) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > _MOST_BYTES:
-                raise UserError(f"{path}: the file unpacks to more than {_MOST_BYTES >> 30} GiB")
-            return not {"[Content_Types].xml", "mimetype"}.isdisjoint(archive.namelist())
+            found = not {"[Content_Types].xml", "mimetype"}.isdisjoint(archive.namelist())
+            size = sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise UserError(f"{path}: the workbook or zip is damaged ({error})") from error
+    if found and size > _MOST_BYTES:
+        raise UserError(f"{path}: the workbook unpacks to more than {_MOST_BYTES >> 30} GiB")
+    return found
 
 
 def _read_workbook(path: str) -> dict[str, list[tuple[int, list[str]]]]:

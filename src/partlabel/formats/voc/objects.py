@@ -199,10 +199,7 @@ def _report(found: _Found, options: VocOptions, report: ImportReport) -> None:
     kept = " (kept unknown)" if unsure == "uncertain" else ""
     report.coding = f"an object = present, nothing but difficult objects = {unsure}{kept}"
     hard = sum(difficult for _, _, difficult, _ in found.objects)
-    for mark, meaning, count in (
-        ("difficult 0", "present", len(found.objects) - hard),
-        ("difficult 1", unsure, hard),
-    ):
+    for mark, meaning, count in (("difficult 0", "present", len(found.objects) - hard), ("difficult 1", unsure, hard)):
         if count:
             report.values[mark] = ValueCount(meaning, count)
     if found.bad:

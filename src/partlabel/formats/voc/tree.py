@@ -28,14 +28,12 @@ class VocOptions(CommonOptions):
     )
     layout: str = choice(
         "auto",
-        "auto",
         "xml",
         "lists",
         help="xml: a file for each image in Annotations; lists: a file for each class in ImageSets/Main. auto takes "
         "the XML files where there are any",
     )
     image_name: str = choice(
-        "tag",
         "tag",
         "file",
         help="what names the image of an XML file: tag (its filename), or file (the name of the XML file itself, "
@@ -55,16 +53,10 @@ class VocOptions(CommonOptions):
         "absent, or unknown. The default is absent for XML files (objects are exhaustive) and unknown for lists",
     )
     other_classes: str = choice(
-        "error",
-        "error",
-        "skip",
-        help="labels of classes that are not in the class list: error, or skip to leave them out",
+        "error", "skip", help="labels of classes that are not in the class list: error, or skip to leave them out"
     )
     bad_files: str = choice(
-        "error",
-        "error",
-        "skip",
-        help="XML files that cannot be read or that are not there: error, or skip to leave them out",
+        "error", "skip", help="XML files that cannot be read or that are not there: error, or skip to leave them out"
     )
 
 

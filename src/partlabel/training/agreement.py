@@ -1,0 +1,100 @@
+"""Before the first step, the processes of a training compare what they have: a difference ends it with one sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from partlabel.core.errors import UserError
+from partlabel.images import find
+from partlabel.labels.table import LabelTable
+from partlabel.training.config import Config
+from partlabel.training.data import Data
+from partlabel.training.engine import Engine
+from partlabel.training.folder import differences
+
+
+def agree(
+    engine: Engine,
+    labels: LabelTable,
+    images: Path,
+    validation: LabelTable | None,
+    truth: LabelTable | None,
+    config: Config,
+) -> None:
+    """Compare versions, settings, labels and the sizes of the image files over the processes.
+
+    Raises:
+        UserError: in the first process, naming each node that differs, and in what.
+    """
+    if engine.world == 1:
+        return
+    tables = {"labels": labels, "validation labels": validation, "true labels": truth}
+    facts = {
+        "version of partlabel": version("partlabel"),
+        "version of torch": torch.__version__,
+        "processes on a node": engine.processes.local_world,
+        "config": config.to_dict(),
+        **{name: None if table is None else table.content_hash() for name, table in tables.items()},
+    }
+    _compare(engine, facts)
+    for table in (labels, validation):
+        if table is not None:
+            _compare_files(engine, table.images, images)
+
+
+def agree_on_data(engine: Engine, data: Data) -> None:
+    """Compare the usable images and the split over the processes.
+
+    Raises:
+        UserError: in the first process, naming each node that differs, and in what.
+    """
+    if engine.world > 1:
+        split = hashlib.blake2b(data.rows.tobytes() + data.held_out.tobytes(), digest_size=8).hexdigest()
+        _compare(engine, {"labels of usable images": data.table.content_hash(), "split": split})
+
+
+def _compare(engine: Engine, facts: dict[str, Any]) -> None:
+    everyone = engine.gather((engine.name, json.loads(json.dumps(facts))))
+    first = everyone[0][1]
+    found = [f"{name}: {text}" for name, own in everyone[1:] for text in differences(first, own)]
+    _end_if(engine, found)
+
+
+def _compare_files(engine: Engine, names: pa.StringArray, folder: Path) -> None:
+    """Compare the size of each image file; -1 where there is none."""
+    with engine.together():
+        sizes = np.array([-1 if path is None else _size(path) for path in find(names, folder)], np.int64)
+    digest = hashlib.blake2b(sizes.tobytes(), digest_size=16).hexdigest()
+    if len(set(engine.gather(digest))) == 1:
+        return
+    everyone: list[tuple[str, NDArray[np.int64]]] = engine.gather((engine.name, sizes))
+    first = everyone[0][1]
+    found = []
+    for name, own in everyone[1:]:
+        for row in np.flatnonzero(own != first):
+            then, now = ("missing" if size < 0 else f"{size} bytes" for size in (first[row], own[row]))
+            found.append(f"{name}: {names[int(row)]}: {then} -> {now}")
+    _end_if(engine, found)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _end_if(engine: Engine, found: list[str]) -> None:
+    """End all processes where they differ; all of them have found the same."""
+    with engine.together():
+        if found and engine.first:
+            raise UserError("the processes of this training differ from the first one; nothing was trained", found)

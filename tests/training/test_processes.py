@@ -1,0 +1,289 @@
+"""Two processes on this machine that pretend to be two nodes: what they agree on, how they end, what they share."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from partlabel import LabelTable, train
+from partlabel.core.compute import cores, loader_workers, processes
+from partlabel.core.errors import UserError
+from tests.pictures import make_pictures, tiny_config
+
+SCRIPT = """
+import datetime, json, os, sys, time
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from partlabel import Config, LabelTable, train
+from partlabel.core.errors import UserError
+from partlabel.training import agreement, engine
+folder, rank = Path(sys.argv[1]), int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", 0)))
+os.environ["PARTLABEL_CACHE"] = str(folder / f"cache{rank}")
+job = json.loads((folder / "job.json").read_text())
+job |= job["of_rank"].get(str(rank), {})
+engine.PATIENCE = datetime.timedelta(seconds=job.get("patience", 60))
+if "version" in job:
+    agreement.version = lambda name: job["version"]
+began = time.monotonic()
+from partlabel.training import loop
+if "stops_at" in job:
+    setattr(loop, job["stops_at"], lambda *arguments: os.kill(os.getpid(), 19))
+if job.get("stands_still"):
+    original = loop.train_epoch
+    def standing(*arguments):
+        if arguments[-1] == 1:
+            (folder / "pid").write_text(str(os.getpid()))
+            time.sleep(60)
+        return original(*arguments)
+    loop.train_epoch = standing
+try:
+    table = LabelTable.read_parquet(folder / job.get("labels", "labels.parquet"))
+    run = train(table, folder / job.get("images", "pictures"), out=folder / job.get("out", "run"),
+                config=Config.from_dict(job["config"]), resume=job.get("resume", False))
+    print(json.dumps({"rank": rank, "best": run.summary["best_epoch"] if rank == 0 else None}))
+except UserError as error:
+    print(f"rank {rank} after {time.monotonic() - began:.1f} s: {error}", file=sys.stderr)
+    sys.exit(2)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make_pictures(tmp_path / "pictures", 12).write_parquet(tmp_path / "labels.parquet")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def begin(folder, config, environments=None, of_rank=None, **job):
+    """Start two processes; each is alone on its node, unless the environments say something else."""
+    job = {"config": config.to_dict(), "of_rank": {str(r): each for r, each in (of_rank or {}).items()}, **job}
+    (folder / "job.json").write_text(json.dumps(job))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    environments = environments or [
+        {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank),
+         "TORCHELASTIC_RUN_ID": "test"}
+        for rank in range(2)
+    ]  # fmt: skip
+    return [
+        subprocess.Popen(
+            [sys.executable, folder / "script.py", folder],
+            env=os.environ | common | own,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for own in environments
+    ]
+
+
+def ended(started, timeout=120):
+    """Exit status and standard error of each process."""
+    try:
+        said = [process.communicate(timeout=timeout)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    return [process.returncode for process in started], said
+
+
+def seconds(said):
+    """How long a process took from the call of train, without what Python took to start."""
+    return float(re.search(r"rank 0 after ([0-9.]+) s", said).group(1))
+
+
+def refused(folder, config, **job):
+    """Both end with status 2, within 30 s of their start, and one alone says why."""
+    codes, said = ended(begin(folder, config, **job))
+    assert codes == [2, 2], said
+    assert seconds(said[0]) < 30
+    assert "rank 1" not in said[1]
+    assert "Traceback" not in said[0] + said[1]
+    assert not (folder / "run").exists()
+    return said[0]
+
+
+@pytest.mark.slow
+def test_nodes_that_differ_are_refused_in_one_sentence(folder):
+    """Images, labels, settings, versions, and a picture that is broken on one node only."""
+    config, table = tiny_config(freeze="all"), LabelTable.read_parquet(folder / "labels.parquet")
+    make_pictures(folder / "others", 12, seed=3)
+    (folder / "others" / "004.png").unlink()
+    said = refused(folder, config, of_rank={1: {"images": "others"}})
+    assert "differ from the first one" in said
+    assert "004.png" in said
+    assert "missing" in said
+    assert "process 1 on" in said
+    other = config.replace(optim__epochs=7).to_dict()
+    assert "optim.epochs: 2 -> 7" in refused(folder, config, of_rank={1: {"config": other}})
+    table.select(range(6)).write_parquet(folder / "fewer.parquet")
+    assert ": labels: " in refused(folder, config, of_rank={1: {"labels": "fewer.parquet"}})
+    assert "version of partlabel" in refused(folder, config, of_rank={1: {"version": "0.0.1"}})
+    make_pictures(folder / "broken", 12)
+    path = folder / "broken" / "007.png"
+    path.write_bytes(bytes(path.stat().st_size))
+    said = refused(folder, config, of_rank={1: {"images": "broken"}})
+    assert "process 1 on" in said
+    assert "007.png" in said
+
+
+@pytest.mark.slow
+def test_a_mistake_of_all_is_said_once(folder):
+    (folder / "pictures" / "003.png").unlink()
+    said = refused(folder, tiny_config())
+    assert "003" in said
+    assert "process 0 on" not in said
+    assert "process 1 on" not in said
+
+
+@pytest.mark.slow
+def test_each_node_may_have_its_own_run_folder(folder):
+    """Those of others than the first process stay away, and a run is resumed from that of the first."""
+    config = tiny_config(freeze="all", validation=0.34, optim__epochs=4, model__dropout=0.3)
+    of_rank = {1: {"out": "elsewhere"}}
+    codes, said = ended(begin(folder, config, of_rank=of_rank))
+    assert codes == [0, 0], said
+    assert not (folder / "elsewhere").exists()
+    (folder / "run").rename(folder / "whole")
+    started = begin(folder, config, of_rank={0: {"stands_still": True}, 1: {"out": "elsewhere"}})
+    while not (folder / "pid").exists():
+        time.sleep(0.1)
+    for process in started:
+        process.kill()
+    ended(started)
+    assert not (folder / "run" / "summary.json").exists()
+    codes, said = ended(begin(folder, config, of_rank=of_rank, resume=True))
+    assert codes == [0, 0], said
+    assert "going on after epoch 1" in said[0]
+    a, b = (load_file(folder / run / "last" / "model.safetensors") for run in ("whole", "run"))
+    assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_process_that_stands_still_or_is_lost_ends_the_training(folder, sent):
+    started = begin(folder, tiny_config(freeze="all"), of_rank={1: {"stands_still": True}}, patience=8)
+    while not (folder / "pid").exists():
+        time.sleep(0.1)
+    began = time.monotonic()
+    started[1].send_signal(sent)
+    _, said = started[0].communicate(timeout=60)
+    assert time.monotonic() - began < 8 + 15
+    started[1].kill()
+    assert started[0].returncode == 2
+    assert "lost contact with the others" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "sentence"),
+    [("start", "2 processes did not find each other"), ("prepare_data", "process 1 has not answered")],
+)
+def test_a_process_that_stands_still_before_the_first_step(folder, step, sentence):
+    """Preparing may take days, but nobody waits for a process that gives no sign of life."""
+    started = begin(folder, tiny_config(freeze="all"), of_rank={1: {"stops_at": step}}, patience=12)
+    _, said = started[0].communicate(timeout=120)
+    started[1].kill()
+    started[1].communicate()
+    assert started[0].returncode == 2, said
+    assert seconds(said) < 12 + 30
+    assert sentence in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_srun_without_torchrun_trains_one_model(folder):
+    slurm = {"SLURM_JOB_ID": "1", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2",
+             "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NODEID": "0",
+             "SLURM_NODELIST": "127.0.0.1", "SLURM_STEP_ID": "0"}  # fmt: skip
+    own = [slurm | {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(2)]
+    codes, said = ended(begin(folder, tiny_config(freeze="all"), environments=own))
+    assert codes == [0, 0], said
+    summary = json.loads((folder / "run" / "summary.json").read_text())
+    assert summary["processes"] == 2
+
+
+def test_processes_of_torchrun_and_slurm(monkeypatch):
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "RANK", "WORLD", "LOCAL_"))]:
+        monkeypatch.delenv(name)
+    assert vars(processes()) == {"rank": 0, "world": 1, "local_rank": 0, "local_world": 1}
+    step = {"STEP_NUM_TASKS": "8", "PROCID": "5", "LOCALID": "1", "STEP_TASKS_PER_NODE": "4(x2)"}
+    for name, value in step.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert vars(processes()) == {"rank": 5, "world": 8, "local_rank": 1, "local_world": 4}
+    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "5,3")
+    with pytest.raises(UserError, match="same number"):
+        processes()
+    for name, value in {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    assert vars(processes()) == {"rank": 1, "world": 4, "local_rank": 1, "local_world": 2}
+
+
+def test_processes_of_a_node_share_its_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert cores() == 4
+    assert loader_workers("cuda") == 4
+    assert loader_workers("cpu") == 2
+    assert loader_workers("cpu", 7) == 7
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "32")
+    assert cores() == 1
+
+
+@pytest.mark.parametrize("parts", [2, 3, 4, 9])
+def test_a_step_in_parts_is_the_same_step(tmp_path, monkeypatch, parts):
+    """Without batch normalisation: same gradient but for rounding, whatever the parts, also of uneven batches."""
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
+    table = make_pictures(tmp_path / "pictures", 11)
+    config = tiny_config(freeze="all", optim__batch_size=8, optim__epochs=3, optim__learning_rate=0.1)
+    whole = train(table, tmp_path / "pictures", out=tmp_path / "whole", config=config)
+    cut = config.replace(optim__accumulate=parts)
+    made = train(table, tmp_path / "pictures", out=tmp_path / "parts", config=cut)
+    a, b = (load_file(run.folder / "last" / "model.safetensors") for run in (whole, made))
+    assert all(torch.allclose(a[key], b[key], atol=1e-6) for key in a)
+    losses = [[row["loss"] for row in run.epochs] for run in (whole, made)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_parts_are_no_larger_than_asked(tmp_path, monkeypatch):
+    from partlabel.training import epoch
+
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
+    original, seen = epoch.step, []
+
+    def looking(job, state, stage, images, own, batch_size, *, last):
+        seen.append((len(images), batch_size, last))
+        return original(job, state, stage, images, own, batch_size, last=last)
+
+    monkeypatch.setattr(epoch, "step", looking)
+    table = make_pictures(tmp_path / "pictures", 10)
+    config = tiny_config(optim__batch_size=6, optim__accumulate=2, optim__epochs=1)
+    train(table, tmp_path / "pictures", out=tmp_path / "run", config=config)
+    assert seen == [(3, 6, False), (3, 6, True), (2, 4, False), (2, 4, True)]
+    assert np.isfinite(seen[0][0])
+
+
+@pytest.mark.slow
+def test_parts_over_two_processes(folder):
+    """Uneven shares: 5 images of a batch are 3 and 2 of the processes, in two parts each."""
+    config = tiny_config(freeze="all", optim__batch_size=5, optim__accumulate=2, optim__learning_rate=0.1)
+    codes, said = ended(begin(folder, config))
+    assert codes == [0, 0], said
+    table = LabelTable.read_parquet(folder / "labels.parquet")
+    train(table, folder / "pictures", out=folder / "one", config=config.replace(optim__accumulate=1))
+    a, b = (load_file(folder / run / "last" / "model.safetensors") for run in ("one", "run"))
+    assert all(torch.allclose(a[key], b[key], atol=1e-5) for key in a)
