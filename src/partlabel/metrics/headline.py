@@ -42,7 +42,7 @@ MIN_KNOWN = 5
 #: known labels of either sign, over all measured classes, below which there are no means
 MIN_IN_ALL = 20
 #: shift the other way, in log-odds, that the interval holds as well
-OPPOSITE = 0.5
+OPPOSITE = 1.0
 RESAMPLES = 100
 #: classes named in a line
 SHOWN = 5
