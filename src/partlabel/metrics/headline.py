@@ -8,7 +8,8 @@ Which probability an unknown label has cannot be known from the known ones alone
 label is known depends on its score only, then it has the calibrated probability of a known label with the same score;
 or it depends on its class and sign only, then that probability is shifted (:mod:`partlabel.metrics.prevalence`). The
 value is that of the second account, which holds where people tick what they see. The interval holds both accounts, half
-the shift, and a shift of ``OPPOSITE`` the other way, each with 1.96 standard deviations over resamples. A resample
+the shift, a shift of ``OPPOSITE`` the other way, and the known labels alone, weighted so that they have the prevalence
+of the first account; each with 1.96 standard deviations over resamples. A resample
 draws the images anew (Efron 1979), fits the calibration and the shift to them, draws a shift from what is believed
 about it, and draws the unknown labels.
 
@@ -42,7 +43,7 @@ MIN_KNOWN = 5
 #: known labels of either sign, over all measured classes, below which there are no means
 MIN_IN_ALL = 20
 #: shift the other way, in log-odds, that the interval holds as well
-OPPOSITE = 1.0
+OPPOSITE = 0.5
 RESAMPLES = 100
 #: classes named in a line
 SHOWN = 5
@@ -202,7 +203,10 @@ class _Imputed:
                 values.append(_mean(measure(present, once).T))
                 present = self._drawn(rows, c, of_class, drawn[0][c], account(drawn[1][c]))
                 resampled.append(measure(present, weights))
-        shape = (labels.shape[1], len(_ACCOUNTS), len(PER_CLASS))
+            share, shares = values[_AT_RANDOM - len(_ACCOUNTS)][_PREVALENCE], resampled[_AT_RANDOM - len(_ACCOUNTS)]
+            values.append(_reweighted(measure, of_class, once[:, :1], share)[:, 0])
+            resampled.append(_reweighted(measure, of_class, weights, shares[_PREVALENCE]))
+        shape = (labels.shape[1], len(_ACCOUNTS) + 1, len(PER_CLASS))
         self.values = np.array(values).reshape(shape)
         self.resampled = np.array(resampled).reshape(*shape, resamples)
 
@@ -271,7 +275,7 @@ _ACCOUNTS: tuple[Callable[[Any], Any], ...] = (
     lambda shift: 0.0 * shift,  # known by score
     lambda shift: 0.0 * shift + OPPOSITE,
 )
-_SHIFTED = 0
+_SHIFTED, _AT_RANDOM, _PREVALENCE = 0, 2, PER_CLASS.index("prevalence")
 
 
 def _measure(scores: Floats, limit: float) -> Callable[[NDArray[np.bool_], Floats], Floats]:
@@ -340,6 +344,16 @@ def some(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     shown = ", ".join(names[:SHOWN])
     return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
+
+
+def _reweighted(
+    measure: Callable[[NDArray[np.bool_], Floats], Floats], labels: NDArray[np.int8], weights: Floats, share: Any
+) -> Floats:
+    """Metrics (6, B) of the known labels (N,) of a class under weights (N, B), with a given share (B,) of presents."""
+    present, absent = (weights * (labels == sign)[:, None] for sign in (1, -1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        weight = np.nan_to_num(present * (share / present.sum(0)) + absent * ((1 - share) / absent.sum(0)))
+    return measure(np.repeat((labels > 0)[:, None], weights.shape[1], 1), weight)
 
 
 def _by_chance(scores: NDArray[np.floating], labels: NDArray[np.int8]) -> tuple[Floats, NDArray[np.bool_]]:
