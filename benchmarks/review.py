@@ -27,7 +27,10 @@ import httpx
 import numpy as np
 
 from benchmarks.timing import machine, save
-from partlabel.app.review.scores import DESCRIPTION, WEIGHTS, Judge, digest, store_scores
+from partlabel.app.review.app import REVIEW
+from partlabel.app.review.pictures import TAG
+from partlabel.app.review.scores import DESCRIPTION, WEIGHTS, Judge, digest, half, store_scores
+from partlabel.images import content_hash
 from partlabel.labels.table import LabelTable
 
 KNOWN, FILLED, BROWSERS, SECONDS = 0.01, 0.03, 4, 10.0
@@ -62,8 +65,10 @@ def make(folder: Path, data: Path, pictures: int, classes: int) -> tuple[Path, P
     (run / WEIGHTS).write_bytes(b"drawn")
     (run / DESCRIPTION).write_text(f"classes = {json.dumps(titles)}\nthresholds = {[0.0] * classes}\n")
     judge = Judge.of_run(run)
-    name = f"scores-{digest(judge.weights, judge.classes, table.images)}.npy"
-    store_scores(run / "review" / "cache" / name, scores)
+    hashes = np.array([content_hash(path) for path in own], "S32")
+    contents = hashes[np.arange(pictures) % len(own)]
+    name = f"scores-{digest(judge.weights, judge.classes)}-{digest(contents.tolist())}.npy"
+    store_scores(run / "review" / "cache" / name, contents, half(scores))
     return run, images, folder / "labels.parquet"
 
 
@@ -84,6 +89,8 @@ class Server:
             start = time.perf_counter()
             page = browser.get("/")
             session = browser.get("/api/session")
+            self.review, self.store = session.json()["review"], session.json()["store"]
+            browser.headers[REVIEW] = self.review
             browser.get("/api/queue", params={"queue": "questions", "open": 1}).raise_for_status()
             self.first_page_s = time.perf_counter() - start
             self.session = session.json()
@@ -97,7 +104,8 @@ class Server:
         self._process.wait()
 
     def browser(self) -> httpx.Client:
-        return httpx.Client(base_url=self.address, headers={"Origin": self.address}, timeout=120)
+        headers = {"Origin": self.address, REVIEW: getattr(self, "review", "")}
+        return httpx.Client(base_url=self.address, headers=headers, timeout=120)
 
 
 def milliseconds(ask: Callable[[Any], httpx.Response], items: Iterable[Any]) -> dict[str, float]:
@@ -153,9 +161,20 @@ def answering(server: Server, pictures: int, classes: int) -> dict[str, Any]:
                 while time.perf_counter() < end:
                     cls = int(random.integers(classes))
                     chosen = random.choice(pictures, size, replace=False).tolist()
-                    answers = [{"image": i, "class": cls, "answer": "yes", "queue": "all"} for i in chosen]
+                    answers = [
+                        {
+                            "picture": f"{i:06}.jpg",
+                            "class_name": f"class {cls}",
+                            "content": "0" * TAG,
+                            "answer": "yes",
+                            "queue": "all",
+                        }
+                        for i in chosen
+                    ]
                     start = time.perf_counter()
-                    reply = browser.post("/api/answers", json={"browser": f"{number}", "answers": answers})
+                    reply = browser.post(
+                        "/api/answers", json={"store": server.store, "browser": f"{number}", "answers": answers}
+                    )
                     waits[number].append(1000 * (time.perf_counter() - start))
                     stored[number] += reply.raise_for_status().json()["saved"]
 
@@ -206,15 +225,16 @@ def main() -> None:
         with Server(*made) as server, server.browser() as browser:
             check(browser, made[0], pictures)
             random = np.random.default_rng(2).permutation(pictures).tolist()
+            tags = {i: content_hash(made[1] / f"{i:06}.jpg")[:TAG] for i in random[:300]}
             result["labels"] = {row["id"]: row["total"] for row in server.session["queues"]}
             result["page_ms"] = pages(browser, classes)
             result["next_picture_ms"] = {
                 "its labels": milliseconds(lambda i: browser.get(f"/api/picture/{i}"), random[:200]),
-                "the picture": milliseconds(lambda i: browser.get(f"/photo/{i}"), random[:200]),
+                "the picture": milliseconds(lambda i: browser.get(f"/photo/{tags[i]}/{i}"), random[:200]),
             }
             result["thumbnail_ms"] = {
-                "made": milliseconds(lambda i: browser.get(f"/thumbnail/{i}"), random[:300]),
-                "kept": milliseconds(lambda i: browser.get(f"/thumbnail/{i}"), random[:300]),
+                "made": milliseconds(lambda i: browser.get(f"/thumbnail/{tags[i]}/{i}"), random[:300]),
+                "kept": milliseconds(lambda i: browser.get(f"/thumbnail/{tags[i]}/{i}"), random[:300]),
             }
             result["session_ms"] = milliseconds(lambda _: browser.get("/api/session"), range(20))
             result["answers"] = answering(server, pictures, classes)

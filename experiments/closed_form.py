@@ -165,6 +165,7 @@ def regret(x: Features, labels: NDArray[np.int8], x_test: Features, truth: NDArr
     own = mean_ap((z @ images.directions(means, chosen))[:, usable], truth[:, usable])
     best = max(found, key=lambda m: found[m])
     return {
+        "known_present": int((labels > 0).sum()),
         "map": own,
         "best": max(found[best], own),
         "strength": chosen,

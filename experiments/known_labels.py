@@ -73,6 +73,6 @@ def verified(
 def ask(known: LabelTable, scores: NDArray[np.float32], truth: LabelTable, share: float, seed: int) -> LabelTable:
     """The known labels and the true answers to what ``partlabel next`` asks, up to a share of all pairs."""
     size = truth.num_images * truth.num_classes
-    found = choose(scores, known, round(share * size) - known.num_known, Mix(), seed=seed)
+    found = choose(scores, known, round(share * size) - known.num_known, Mix(), seed=seed, evenly=True)
     image, cls = found.image[found.open], found.cls[found.open]
     return known.with_labels(image, cls, truth.dense()[image, cls], origin="asked")

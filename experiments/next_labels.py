@@ -83,7 +83,7 @@ def by_class(mix: Mix) -> Callable[[Now], Pairs]:
     """What ``partlabel next`` asks."""
 
     def ask(now: Now) -> Pairs:
-        found = choose(now.scores, now.table, now.budget, mix, seed=now.seed + now.table.num_known)
+        found = choose(now.scores, now.table, now.budget, mix, seed=now.seed + now.table.num_known, evenly=True)
         return found.image[found.open], found.cls[found.open]
 
     return ask
@@ -103,7 +103,9 @@ def by_information(random: float) -> Callable[[Now], Pairs]:
             kept = torch.rand(now.x.shape[1], 1, generator=generator) >= DROPOUT
             passes.append(now.x @ (now.weight * kept / (1 - DROPOUT)) + bias)
         information = summarise(torch.stack(passes)).mutual_information.numpy()
-        found = choose(information, now.table, now.budget, Mix(random=random), seed=now.seed + now.table.num_known)
+        found = choose(
+            information, now.table, now.budget, Mix(random=random), seed=now.seed + now.table.num_known, evenly=True
+        )
         return found.image[found.open], found.cls[found.open]
 
     return ask
@@ -114,7 +116,7 @@ def diverse(random: float) -> Callable[[Now], Pairs]:
 
     def ask(now: Now) -> Pairs:
         seed = now.seed + now.table.num_known
-        few = choose(now.scores, now.table, now.budget, Mix(random=random), seed=seed)
+        few = choose(now.scores, now.table, now.budget, Mix(random=random), seed=seed, evenly=True)
         part = few.why == WHY.index("random")
         drawn = few.image[part & few.open], few.cls[part & few.open]
         state = now.table.dense()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,9 @@ def _lacks(item: pytest.Item) -> Iterator[tuple[str, str]]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test whose photographs or browser are missing, or fail it where they are demanded."""
+    """Skip a test whose system, photographs or browser are missing, or fail it where the last two are demanded."""
+    if item.get_closest_marker("linux") and sys.platform != "linux":
+        pytest.skip("needs Linux")
     for reason, demanded in _lacks(item):
         if os.environ.get(demanded):
             pytest.fail(f"{reason}, and {demanded} is set", pytrace=False)

@@ -53,7 +53,7 @@ FAULTS = [
         "wrong = scores * minus_y",
         LOSS,
     ),
-    Fault("method/loss.py", "a label 2 is let through", "and low >= -1 and high <= 1)", "and low >= -1)", LOSS),
+    Fault("method/checks.py", "a label 2 is let through", "and low >= -1 and high <= 1)", "and low >= -1)", LOSS),
     Fault(
         "method/loss.py",
         "the weight of a label leaves its row's share",
@@ -494,8 +494,8 @@ FAULTS = [
     Fault(
         "formats/coco.py",
         "category ids are positions",
-        "found = (get(number if type(number) is int else _plain(number), -1) for number in ids)",
-        "found = (int(number) - 1 for number in ids)",
+        "found = np.fromiter(map(positions.get, ids, repeat(-1)), np.int32, len(ids))",
+        "found = np.fromiter((int(number) - 1 for number in ids), np.int32, len(ids))",
         "formats/test_coco.py",
     ),
     Fault(
@@ -529,8 +529,8 @@ FAULTS = [
     Fault(
         "metrics/prevalence.py",
         "classes are as far apart as they were taken for",
-        "new = float(np.sqrt((away + TAU_CLASSES * TAU**2) / (len(found) + TAU_CLASSES)))",
-        "new = TAU",
+        "return of_class, mu, float(np.sqrt((away + TAU_CLASSES * TAU**2) / (len(found) + TAU_CLASSES)))",
+        "return of_class, mu, TAU",
         "metrics/test_prevalence.py",
     ),
 ]

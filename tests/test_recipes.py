@@ -130,7 +130,7 @@ print(json.dumps([peak(), seconds, table.num_known, table.num_images, names, pre
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the most memory that was held from /proc")
+@pytest.mark.linux
 def test_scl_01_a_million_rows_of_9605_classes(tmp_path: Path) -> None:
     """Below 500 MB and 60 s; what is counted are the rows."""
     rng = np.random.default_rng(0)

@@ -47,6 +47,7 @@ def test_many_threads_write_one_name_and_each_sees_a_whole_file(tmp_path):
     assert names(tmp_path) == ["one.txt"]
 
 
+@pytest.mark.linux
 def test_a_killed_writer_leaves_the_old_file_and_the_next_write_removes_its_rest(tmp_path):
     target = tmp_path / ("long" * 60 + ".txt")  # 244 characters, near the limit of file systems
     write_text(target, "old")
@@ -88,6 +89,11 @@ def test_a_folder_in_the_place_of_the_file_and_a_missing_folder_are_said(tmp_pat
         write_text(tmp_path / "none" / "x", "")
 
 
+def _save(path: Path) -> None:
+    with open(path, "wb") as file:
+        np.save(file, np.zeros(50_000))
+
+
 WRITERS = {
     "bytes": lambda path: path.write_bytes(b"x" * 200_000),
     "parquet": lambda path: pyarrow.parquet.write_table(
@@ -95,11 +101,12 @@ WRITERS = {
     ),
     "torch": lambda path: torch.save({"a": torch.rand(50_000)}, path),
     "safetensors": lambda path: __import__("safetensors.torch").torch.save_file({"a": torch.rand(50_000)}, path),
-    "numpy": lambda path: np.save(path.open("wb"), np.zeros(50_000)),
+    "numpy": lambda path: _save(path),
     "array": lambda path: new_array(path, (50_000,), np.float32),
 }
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_file_that_the_system_limits_is_one_sentence_and_the_old_file_stays(tmp_path, kind):
     """In a process of its own, whose files may not grow beyond 100 kB."""

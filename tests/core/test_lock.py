@@ -57,6 +57,7 @@ def test_processes_that_start_at_once_never_write_together(tmp_path, count):
     assert not folder.exists()  # made by the lock and left empty
 
 
+@pytest.mark.linux
 def test_the_second_is_told_who_holds_it_and_a_killed_one_holds_nothing(tmp_path):
     script = (
         "import sys, time; from partlabel.core.lock import holding\n"

@@ -54,6 +54,7 @@ def _add(path: Path, process: int) -> None:
         Store(path).add(f"{process} {number}", {"value": number / 7, "text": "x" * 5000})
 
 
+@pytest.mark.linux
 def test_processes_add_at_the_same_time(tmp_path: Path) -> None:
     path = tmp_path / "table.jsonl"
     context = multiprocessing.get_context("fork")

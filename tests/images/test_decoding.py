@@ -106,6 +106,7 @@ def test_modes_of_the_case() -> None:
     assert list(np.stack(batch).transpose(0, 3, 1, 2).shape) == shape
 
 
+@pytest.mark.linux
 def test_too_many_pixels_are_refused_before_decoding() -> None:
     huge = CASES / "IMG-06" / "images" / "huge.png"
     assert reason(huge) == "20000 x 20000 = 400000000 pixels, over the limit of 178956970"

@@ -236,6 +236,24 @@ def test_names_with_one_hash_are_not_repeats(monkeypatch):
     assert hand().num_images == 3
 
 
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_pairs_in_any_order_keep_their_value_and_origin(seed, with_scores):
+    """Each label is where the lists say, whatever their order and whichever of the five origins it has."""
+    rng = np.random.default_rng(seed)
+    images, classes = rng.integers(1, 9, 2)
+    key = rng.permutation(images * classes)[: rng.integers(0, images * classes + 1)]
+    value, origin = rng.choice([-1, 1], len(key)), rng.integers(0, len(ORIGINS), len(key))
+    score = {"score": rng.random(len(key))} if with_scores else {}
+    names = ([f"{i}.jpg" for i in range(images)], [f"c{c}" for c in range(classes)])
+    table = LabelTable.from_pairs(*names, key // classes, key % classes, value, origin=origin, **score)
+    found = table.pair_images() * classes + table.indices
+    assert found.tolist() == sorted(key.tolist())
+    order = np.argsort(key)
+    assert table.values.tolist() == value[order].tolist()
+    assert table.origin.tolist() == origin[order].tolist()
+
+
 # -------------------------------------------------------------------- new tables
 
 

@@ -169,6 +169,7 @@ np.savez(sys.argv[1], used=used, pairs=pairs, columns=columns, ap=ap, scores=sco
 """
 
 
+@pytest.mark.linux
 @pytest.mark.slow
 def test_memory_of_fifty_thousand_images_of_two_thousand_classes(tmp_path: Path) -> None:
     """MET-10: a million known pairs in less than 100 MB, with the average precision of the dense computation."""

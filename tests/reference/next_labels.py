@@ -23,3 +23,17 @@ def growth(present: list[int], scores: list[list[float]]) -> float:
         expected = sum(1 / (1 + math.exp(-x)) for x in asked)
         values.append(math.log((p + 1 + expected) / (p + 1)))
     return float(np.mean(values))
+
+
+def grow(chances, labels, budget):
+    """Unknown pairs one after the other, each time the largest p / (present known + 1 + p chosen in the class)."""
+    classes = len(labels[0])
+    weight = [1 + sum(row[c] == 1 for row in labels) for c in range(classes)]
+    open_pairs = [(i, c) for i in range(len(labels)) for c in range(classes) if labels[i][c] == 0]
+    chosen = []
+    while open_pairs and len(chosen) < budget:
+        best = max(open_pairs, key=lambda pair: chances[pair[0]][pair[1]] / weight[pair[1]])
+        open_pairs.remove(best)
+        chosen.append(best)
+        weight[best[1]] += chances[best[0]][best[1]]
+    return chosen

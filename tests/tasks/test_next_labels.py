@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from partlabel.core.errors import UserError
 from partlabel.labels.table import ORIGINS, LabelTable
-from partlabel.tasks.next_labels import WHY, Answers, Mix, add_answers, choose, describe, spread
+from partlabel.tasks.next_labels import WHY, Answers, Mix, add_answers, choose, describe, grow, spread
 from tests.reference import next_labels as reference
 
 SEEK, UNCERTAIN, RANDOM = range(3)
@@ -52,8 +52,15 @@ def test_spread_by_hand():
 def test_budgets_are_exact_and_even_and_nothing_known_is_asked(budget, random, uncertain, seed):
     table, scores = drawn(seed=seed)
     mix = Mix(random=random, uncertain=(1 - random) * uncertain)
-    found = choose(scores, table, budget, mix, seed=seed)
     unknown = int((table.dense() == 0).sum())
+    for evenly in (False, True):
+        found = choose(scores, table, budget, mix, seed=seed, evenly=evenly)
+        assert len(found.image) == min(budget, unknown)
+        assert found.open.all()
+        assert (table.dense()[found.image, found.cls] == 0).all()
+        assert len({*zip(found.image.tolist(), found.cls.tolist(), strict=True)}) == len(found.image)
+        assert (found.why == RANDOM).sum() == round(mix.random * len(found.image))
+        assert (np.diff(found.cls * 1000 + found.image) > 0).all()
     assert len(found.image) == min(budget, unknown)
     assert found.open.all()
     assert (table.dense()[found.image, found.cls] == 0).all()
@@ -76,6 +83,27 @@ def test_what_is_sought_by_hand():
     assert found.image.tolist() == [1, 3, 0, 2]
     assert found.cls.tolist() == [0, 0, 1, 1]
     assert (found.why == SEEK).all()
+
+
+def test_what_grows_most_by_hand():
+    """Class 0 has one present label: 0.9 / 2 = 0.45; class 1 has none: 0.5 / 1, then 0.5 / 1.5 = 0.33 and 0.5 / 2."""
+    table = make([[1, 0], [0, 0], [0, 0], [0, 0]])
+    scores = np.log(np.array([[9, 1], [9, 1], [9, 1], [1e-9, 1]])).astype(np.float32)
+    order = [(1, 0.5), (0, 0.45), (1, 0.5 / 1.5), (0, 0.9 / 2.9), (1, 0.25), (1, 0.2)]
+    assert [p for _, p in order] == sorted((p for _, p in order), reverse=True)
+    assert grow(scores, table.dense(), 99)[1].tolist() == [*(c for c, _ in order), 0]
+    found = choose(scores, table, 4, Mix(random=0))
+    assert found.cls.tolist() == [0, 0, 1, 1]
+    assert found.image[:2].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_growth_is_the_loop(seed):
+    table, scores = drawn(n=12, c=4, seed=seed)
+    labels = table.dense()
+    image, cls = grow(scores, labels, 25)
+    chance = 1 / (1 + np.exp(-scores.astype(np.float64)))
+    assert list(zip(image.tolist(), cls.tolist(), strict=True)) == reference.grow(chance, labels.tolist(), 25)
 
 
 def test_what_is_uncertain_is_near_the_threshold_of_its_class():
@@ -177,7 +205,7 @@ def test_a_fully_known_table_has_no_questions():
 def test_description_is_the_loop():
     table = make([[1, 0], [1, 0], [0, 0], [0, 0]])
     scores = np.array([[0, 0.5], [0, -1], [2, 0], [-800, 0]], np.float32)
-    found = choose(scores, table, 4, Mix(random=0))
+    found = choose(scores, table, 4, Mix(random=0), evenly=True)
     about = describe(found, table, scores)
     assert about["questions"] == about["seek"] == 4
     assert about["unknown_left"] == 2

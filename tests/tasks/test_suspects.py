@@ -17,7 +17,7 @@ from partlabel.tasks.suspects import (
     find_suspects,
     write_suspects,
 )
-from partlabel.training.folds import FOLDS, L2, calibrated, fit_head, out_of_fold
+from partlabel.training.folds import FOLDS, calibrated, out_of_fold
 from partlabel.training.loop import train
 from tests.formats.cases import case
 from tests.pictures import make_pictures, tiny_config
@@ -88,21 +88,6 @@ def test_wrong_probabilities_are_named():
     assert error.value.offenders == ["0.png, c0: nan", "1.png, c0: 1.5"]
     with pytest.raises(UserError, match="expected"):
         find_suspects(table, np.zeros((1, 2)))
-
-
-def test_head_is_at_the_minimum_of_the_mean_loss():
-    import torch
-
-    features, _, labels = separable()
-    x, y = torch.from_numpy(features).float(), torch.from_numpy(labels).float()
-    weight, bias = fit_head(x, y)
-    gradient = np.zeros((2, 2))
-    for c in range(2):
-        known = [i for i in range(len(y)) if y[i, c] != 0]
-        for i in known:
-            margin = float(y[i, c] * (x[i] @ weight[:, c] + bias[c]))
-            gradient[:, c] -= float(y[i, c]) / (1 + np.exp(margin)) * x[i].numpy() / len(known)
-    np.testing.assert_allclose(gradient + L2 * weight.numpy(), 0, atol=1e-3)
 
 
 def test_flipped_labels_come_first_and_a_class_without_enough_is_not_checked():

@@ -225,11 +225,17 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="features"):
         fit(x[:5], labels)
     with pytest.raises(ValueError, match="dealt out to 5 folds"):
-        fit(x[:4], labels[:4])
+        out_of_fold(x[:4], labels[:4])
     with pytest.raises(ValueError, match="not finite"):
         fit(np.where(x > 1, np.nan, x), labels)
     with pytest.raises(ValueError, match="weight of a round"):
         Round(weight=1.5)
+
+
+@pytest.mark.parametrize("images", [1, 2, 3, 4])
+def test_a_handful_of_images(images):
+    x, labels, _ = made(12)
+    assert np.isfinite(fit(x[:images], labels[:images]).scores(x)).all()
 
 
 def test_the_strength_is_moved_only_by_clear_evidence():

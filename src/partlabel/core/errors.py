@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from partlabel.core.text import shown
+
 
 class UserError(ValueError):
     """A mistake in what the user gave: a file, a label table, an option.
@@ -22,7 +24,7 @@ class UserError(ValueError):
         super().__init__(message)
 
     def __str__(self) -> str:
-        lines = [self.message, *(f"  {o}" for o in self.offenders[: self.SHOWN])]
+        lines = [shown(self.message), *(f"  {shown(o, lines=False)}" for o in self.offenders[: self.SHOWN])]
         if len(self.offenders) > self.SHOWN:
             lines.append(f"  ... and {len(self.offenders) - self.SHOWN} more")
         return "\n".join(lines)

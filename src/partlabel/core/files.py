@@ -114,11 +114,7 @@ def refusal(error: BaseException, *paths: Path) -> str | None:
         if os.strerror(number) in text or f"os error {number})" in text:
             return os.strerror(number)
     # torch and numpy say that a write was cut short, and not why
-    cut = (
-        "PytorchStreamWriter failed" in text
-        or "unexpected pos" in text
-        or re.search(r"requested and \d+ written", text)
-    )
+    cut = re.search(r"PytorchStreamWriter failed|unexpected pos|requested and \d+ written", text)
     return "the disk may be full" if cut else None
 
 
@@ -165,7 +161,7 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def new_array(path: Path, shape: tuple[int, ...], kind: DTypeLike) -> np.memmap:
+def new_array(path: Path, shape: tuple[int, ...], kind: DTypeLike) -> np.memmap[Any, Any]:
     """Make an array on disk, of zeros, and map it into memory.
 
     Its room is taken at once: a full disk is an error here, and not the end of the process at some later write.

@@ -82,7 +82,8 @@ def _scan(path: str, named: bool) -> _Found:
     """List the images of each class folder; hidden files and folders do not count.
 
     Args:
-        path: the folder; ``named``: the user has named the classes, so that no folder is taken for a part of the data.
+        path: the folder.
+        named: the user has named the classes, so that no folder is taken for a part of the data.
 
     Raises:
         UserError: as ``read``.

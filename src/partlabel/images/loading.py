@@ -133,7 +133,7 @@ _FAILURES = {
     ("Too many open files", "ancdata"): (
         "the picture loader ran out of open files: raise the limit (ulimit -n 4096) or use fewer loader workers"
     ),
-    ("No space left on device", "Bus error", "shared memory"): (
+    ("No space left on device", "unable to resize file", "Bus error", "shared memory"): (
         "the picture loader ran out of shared memory (/dev/shm): use fewer loader workers (0 needs none) or smaller"
         " batches, or give the container more (docker run --shm-size=1g)"
     ),

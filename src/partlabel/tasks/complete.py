@@ -104,7 +104,7 @@ def _by_folds(found: Evidence, arguments: dict[str, Any]) -> tuple[LabelTable, d
 
     A class without such scores stays as it is.
     """
-    table, scored = found.table, np.isfinite(found.scores).all(0)
+    table, scored = found.table, ~np.isnan(found.scores.sum(0))
     judged = [name for name, yes in zip(table.classes, scored, strict=True) if yes]
     if not judged:
         raise UserError(

@@ -104,8 +104,12 @@ def choose(
     *,
     thresholds: NDArray[np.float32] | float = 0.0,
     seed: int = 0,
+    evenly: bool = False,
 ) -> Questions:
-    """Choose the pairs to ask about: the same number for every class.
+    """Choose the pairs to ask about.
+
+    Random and uncertain pairs are the same number for every class. The others are sought over all classes together, by
+    what an answer is expected to add to the known present labels (:func:`grow`): many in classes that have few.
 
     Labels of a model count as unknown. The random part of a class is drawn uniformly from all pairs that are not in
     its random sample (origins ``given`` and ``sampled``) yet, those that were answered for another reason included: to
@@ -118,6 +122,7 @@ def choose(
         mix: shares of the reasons to ask.
         thresholds: (C,) scores from which on a class is present; uncertain pairs are near to them.
         seed: of the random part, and of the order of equal scores.
+        evenly: seek the same number of pairs in every class, those with the highest scores.
 
     Raises:
         UserError: a budget below 1, scores of another shape or that are not finite.
@@ -135,28 +140,26 @@ def choose(
     rank = np.lexsort((random.permutation(table.num_classes), known)).argsort()  # who knows least, takes first
     each = spread(table.num_images - known, budget, rank)
     total = int(each.sum())
-    drawn = spread(each, round(mix.random * total), rank)
-    near = spread(each - drawn, round(mix.uncertain * total), rank)
+    drawn = spread(each if evenly else table.num_images - known, round(mix.random * total), rank)
+    near = spread((each if evenly else table.num_images - known) - drawn, round(mix.uncertain * total), rank)
     limits = np.broadcast_to(np.asarray(thresholds, np.float32), table.num_classes)
-    by_class = np.argsort(table.indices, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(known)])
-    images, is_sample = table.pair_images(), at_random(table)
+    labels = table.dense()
+    in_sample = table.hide(at_random(table)).dense() != 0
     parts = []
     for c in range(table.num_classes):
-        own = by_class[starts[c] : starts[c + 1]]
-        state = np.zeros(table.num_images, np.int8)
-        state[images[own]] = table.values[own]
-        in_sample = np.zeros(table.num_images, bool)
-        in_sample[images[own[is_sample[own]]]] = True
-        parts.append(
-            _of_class(
-                c, scores[:, c], state, in_sample, (int(each[c]), int(near[c]), int(drawn[c])), float(limits[c]), random
-            )
-        )
-    joined = [np.concatenate([part[i] for part in parts]) for i in range(4)]
-    order = np.lexsort((joined[0], joined[1]))
-    image, cls, why, answer = (array[order].astype(np.int64) for array in joined)
-    return Questions(image, cls, why.astype(np.int8), answer.astype(np.int8))
+        budgets = (int(each[c]) if evenly else None, int(near[c]), int(drawn[c]))
+        parts.append(_of_class(c, scores[:, c], labels[:, c], in_sample[:, c], budgets, float(limits[c]), random))
+    image, cls, why, answer = (np.concatenate([part[i] for part in parts]) for i in range(4))
+    if not evenly:
+        taken = labels.copy()
+        taken[image, cls] = np.where(answer == 0, -1, answer)
+        more = grow(scores, taken, total - int((answer == 0).sum()), random)
+        image, cls = np.concatenate([image, more[0]]), np.concatenate([cls, more[1]])
+        why = np.concatenate([why, np.full(len(more[0]), _SEEK)])
+        answer = np.concatenate([answer, np.zeros(len(more[0]), np.int8)])
+    order = np.lexsort((image, cls))
+    pairs = image[order].astype(np.int64), cls[order].astype(np.int64)
+    return Questions(*pairs, why[order].astype(np.int8), answer[order].astype(np.int8))
 
 
 def _of_class(
@@ -164,7 +167,7 @@ def _of_class(
     score: NDArray[np.float32],
     state: NDArray[np.int8],
     in_sample: NDArray[np.bool_],
-    budgets: tuple[int, int, int],
+    budgets: tuple[int | None, int, int],
     threshold: float,
     random: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int8]]:
@@ -175,28 +178,31 @@ def _of_class(
         score: (N,).
         state: int8 (N,), the labels known from people.
         in_sample: bool (N,), which of them are a random sample.
-        budgets: of all questions, the uncertain ones and the random ones.
+        budgets: of all questions (None: none are sought), the uncertain ones and the random ones.
         threshold: on the scores.
         random: where the draw and the order of equal scores come from.
     """
     each, near, drawn = budgets
     picked = random.choice(np.flatnonzero(~in_sample), drawn, replace=False)
     is_open = state == 0
-    each -= int(is_open[picked].sum())
+    left = near if each is None else each - int(is_open[picked].sum())
     is_open[picked] = False
     shuffled = random.permutation(np.flatnonzero(is_open))
-    near = min(near, each)
+    near = min(near, left, len(shuffled))
     doubt = shuffled[np.argsort(np.abs(score[shuffled] - threshold), kind="stable")[:near]]
     is_open[doubt] = False
     shuffled = shuffled[is_open[shuffled]]
-    seek = shuffled[np.argsort(-score[shuffled], kind="stable")[: each - near]]
+    seek = shuffled[np.argsort(-score[shuffled], kind="stable")[: left - near]] if each is not None else shuffled[:0]
     image = np.concatenate([picked, doubt, seek])
     why = np.repeat([_RANDOM, _UNCERTAIN, _SEEK], [len(picked), len(doubt), len(seek)])
     return image, np.full(len(image), number), why, state[image]
 
 
 def grow(
-    scores: NDArray[np.floating], labels: NDArray[np.int8], budget: int
+    scores: NDArray[np.floating],
+    labels: NDArray[np.int8],
+    budget: int,
+    random: np.random.Generator | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Choose the unknown pairs whose answers let the known present labels of the classes grow most.
 
@@ -208,6 +214,7 @@ def grow(
         scores: (N, C), log-odds of present.
         labels: int8 (N, C) in {+1, -1, 0}; only pairs with 0 are chosen.
         budget: number of pairs; all unknown ones where there are fewer.
+        random: decides the order of equal scores in a class; None takes the first image.
 
     Returns:
         Images and classes, int64 (K,), in the order of choice.
@@ -215,6 +222,7 @@ def grow(
     chance = 0.5 * (1 + np.tanh(0.5 * scores.astype(np.float64)))
     weight = (labels > 0).sum(0) + 1.0
     ranked = [np.flatnonzero(labels[:, c] == 0) for c in range(labels.shape[1])]
+    ranked = ranked if random is None else [random.permutation(rows) for rows in ranked]
     ranked = [rows[np.argsort(-chance[rows, c], kind="stable")] for c, rows in enumerate(ranked)]
     heap = [(-float(chance[rows[0], c] / weight[c]), c) for c, rows in enumerate(ranked) if len(rows)]
     heapq.heapify(heap)
@@ -260,8 +268,12 @@ def ask(
     paths = resolve(own.images, folder)
     check(paths).raise_if_bad()
     scores = score(model, paths)
-    found = choose(scores, own, budget, mix, thresholds=np.asarray(model.thresholds, np.float32), seed=seed)
-    return found, own, scores, describe(found, own, scores)
+    slope, offset = np.float32(1), np.float32(0)
+    if model.calibration is not None:  # slopes are above 0: the order in a class stays, and scores are log-odds
+        slope, offset = (np.asarray(v, np.float32) for v in (model.calibration.slope, model.calibration.offset))
+    odds, limits = scores * slope + offset, np.asarray(model.thresholds, np.float32) * slope + offset
+    found = choose(odds, own, budget, mix, thresholds=limits, seed=seed)
+    return found, own, scores, describe(found, own, odds)
 
 
 def describe(questions: Questions, table: LabelTable, scores: NDArray[np.float32]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.optional import load
 from partlabel.core.progress import Reporter
+from partlabel.core.text import as_cell
 from partlabel.images import ImageDataset, Listed, list_images, make_loader
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
@@ -91,8 +92,8 @@ class Predictions:
         if target.suffix == ".csv":
             table = pa.table(
                 {
-                    "image": pa.array(np.repeat(np.asarray(self.images, object), count), pa.string()),
-                    "class": pa.array(list(self.classes) * len(self.images), pa.string()),
+                    "image": np.repeat(np.asarray([as_cell(name) for name in self.images], object), count),
+                    "class": pa.array([as_cell(name) for name in self.classes] * len(self.images), pa.string()),
                     "score": self.scores.ravel(),
                     "probability": np.round(self.probabilities.ravel(), 6),
                     "present": self.present.ravel().astype(np.int8),

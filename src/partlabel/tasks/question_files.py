@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing, write_text
+from partlabel.core.text import as_cell, from_cell
 from partlabel.formats.addresses import local_address
 from partlabel.formats.labelstudio.writing import interface_path
 from partlabel.formats.reading import load_json
@@ -53,7 +54,8 @@ def write_csv(path: str | Path, table: LabelTable, scores: NDArray[np.float32], 
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(_rows(table, scores, questions))
+        rows = _rows(table, scores, questions)
+        writer.writerows([as_cell(image), as_cell(cls), score, why, answer] for image, cls, score, why, answer in rows)
 
 
 def write_tasks(path: str | Path, table: LabelTable, scores: NDArray[np.float32], questions: Questions) -> None:
@@ -148,7 +150,10 @@ def _csv_records(path: str) -> Iterator[tuple[str, dict[str, str]]]:
         raise UserError(f"{path}: the table of answers lacks columns", missing)
     at = [header.index(name) for name in needed]
     for line, cells in text.rows():
-        yield f"{path}:{line}", {name: cells[i] if i < len(cells) else "" for name, i in zip(needed, at, strict=True)}
+        yield (
+            f"{path}:{line}",
+            {name: from_cell(cells[i]) if i < len(cells) else "" for name, i in zip(needed, at, strict=True)},
+        )
 
 
 class _Result(Struct):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from partlabel.core.compute import default_device, loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.progress import Reporter
+from partlabel.core.text import as_cell
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
 from partlabel.metrics.label_noise import wrong_probability
@@ -112,10 +112,9 @@ def check_table(
     table: LabelTable,
     *,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Suspects:
     """Rank the known labels that heads contradict which have not seen them; see :func:`out_of_fold`."""
-    scores = out_of_fold(features, table, seed=seed, progress=progress)
+    scores = out_of_fold(features, table, seed=seed)
     probabilities = calibrated(scores, table)
     judged = ~np.isnan(probabilities.sum(0))
     own = table.hide(judged[table.indices])
@@ -154,8 +153,7 @@ def check_run(
     features = _pooled(model, config, prepared.paths, reporter)
     known = np.flatnonzero(np.diff(prepared.table.indptr))
     kept = prepared.table.select(known)
-    with reporter.bar("judging each fold by the others") as bar:
-        found = check_table(features[known], kept, seed=seed, progress=bar)
+    found = check_table(features[known], kept, seed=seed)
     return Checked(found, kept, prepared.skipped, config.freeze != "all")
 
 
@@ -172,7 +170,8 @@ def write_suspects(path: str | os.PathLike[str], table: LabelTable, suspects: Su
         writer.writerow(("image", "class", "label", "probability", "wrong"))
         columns = (suspects.image, suspects.cls, suspects.label, suspects.probability, wrong)
         for i, c, label, p, w in zip(*columns, strict=True):
-            writer.writerow((names[i], table.classes[c], int(label), f"{p:.6g}", "" if np.isnan(w) else f"{w:.3g}"))
+            said = (as_cell(names[i]), as_cell(table.classes[c]))
+            writer.writerow((*said, int(label), f"{p:.6g}", "" if np.isnan(w) else f"{w:.3g}"))
 
 
 def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter) -> NDArray[np.float32]:
@@ -195,4 +194,4 @@ def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter)
             progress=bar,
         )
     assert isinstance(source, Stored)  # features of a whole backbone are always stored
-    return pooled(source)
+    return pooled(source, model.config.square_root)

@@ -80,13 +80,18 @@ class Stored(Source):
                 yield mirrored(torch.from_numpy(self.array[batch]), flip)
 
 
-def pooled(source: Stored) -> NDArray[np.float32]:
-    """Features (N, D) of stored maps, averaged over the regions, and over both sides where those are stored."""
+def pooled(source: Stored, square_root: bool = False) -> NDArray[np.float32]:
+    """Features (N, D) of stored maps, averaged over the regions, and over both sides where those are stored.
+
+    Args:
+        source: output of a backbone.
+        square_root: of each average, its sign kept, as in :attr:`ModelConfig.square_root`.
+    """
     total = np.zeros((len(source.array), source.array.shape[2]), np.float32)
     for start in range(0, len(total), _POOLED):
         rows = slice(start, start + _POOLED)
         total[rows] = np.asarray(source.array[rows], np.float32).mean((1, 3, 4))
-    return total
+    return np.sign(total) * np.sqrt(np.maximum(np.abs(total), 1e-6)) if square_root else total
 
 
 class Files(Source):

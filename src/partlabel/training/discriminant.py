@@ -104,7 +104,8 @@ def fit(
         labels: int8 (N, C) in {+1, -1, 0}.
         rounds: the round of self-training; None learns from known labels alone (and, in a class without a known absent
             label, from the unknown ones as absent).
-        folds: parts for the out-of-fold scores that choose the strength and the scale.
+        folds: parts for the out-of-fold scores that choose the strength and the scale; fewer where there are fewer
+            images (groups). One image alone gives no scale.
         seed: of the folds.
         groups: (N,) what stays in one fold; None: each image stands alone.
 
@@ -119,7 +120,8 @@ def fit(
     everything = np.arange(len(labels))
     first = _first(images, labels, everything)
     kappa = _evidence(images, first) * _OF_EVIDENCE
-    parts = assign_folds(labels, folds, seed, groups)
+    folds = min(folds, len(labels) if groups is None else len(np.unique(groups)))
+    parts = assign_folds(labels, folds, seed, groups) if folds > 1 else np.full(len(labels), -1)
     raw = _raw_out_of_fold(images, labels, parts, rounds, [kappa] * folds)
     factor = _chosen(raw, labels)
     learned, expected = _learn(images, labels, everything, rounds, kappa)
@@ -144,6 +146,7 @@ def out_of_fold(
     groups: NDArray[Any] | None = None,
     *,
     rounds: Round | None = Round(),
+    parts: NDArray[np.int64] | None = None,
 ) -> Floats:
     """Score every pair by a head that has not seen a label of its image.
 
@@ -153,14 +156,20 @@ def out_of_fold(
     heads that scored those have seen this fold, and that is all that is left of it.
 
     Args:
-        features, labels, folds, seed, groups, rounds: see :func:`fit`.
+        features: (N, D), see :func:`fit`.
+        labels: int8 (N, C) in {+1, -1, 0}.
+        folds: number of parts.
+        seed: of the folds.
+        groups: (N,) what stays in one fold; None: each image stands alone.
+        rounds: the round of self-training in each head, or None.
+        parts: (N,) the fold of each image, 0 to ``folds`` - 1; None deals them out by seed and groups.
 
     Returns:
         float32 (N, C), log-odds. NaN where the other folds hold no known present label of the class, as nothing can be
         said then.
     """
     images = FeatureSpace(features, labels)
-    parts = assign_folds(labels, folds, seed, groups)
+    parts = assign_folds(labels, folds, seed, groups) if parts is None else parts
     found = np.full(labels.shape, np.nan, np.float32)
     kappas = []
     for part in range(folds):

@@ -24,7 +24,6 @@ from partlabel.labels.split import units
 from partlabel.labels.table import LabelTable
 from partlabel.metrics.headline import headline
 from partlabel.metrics.thresholds import calibrate, fit_thresholds
-from partlabel.training import discriminant
 from partlabel.training.batches import Source, Stored, pooled
 from partlabel.training.config import Config
 from partlabel.training.data import Data
@@ -83,7 +82,7 @@ def score_all(job: Job, state: State, data: Data, batches: Batches) -> Evidence 
         if same:
             return head_features(state.model, source, np.arange(count))
         assert isinstance(source, Stored)  # as the training images are
-        return pooled(source)
+        return pooled(source, config.model.square_root)
 
     table, features = data.table, features_of(batches.train, data.table.num_images)
     if data.validation_paths is not None and data.validation_table is not None:
@@ -92,15 +91,10 @@ def score_all(job: Job, state: State, data: Data, batches: Batches) -> Evidence 
         table = table.merge(own)
         features = np.concatenate([features, features_of(batches.validation, own.num_images)[new]])
     table = table.without_origin("model")
-    unit, sizes = units(table.num_images, table.groups)
-    if len(sizes) < FOLDS:
+    if len(units(table.num_images, table.groups)[1]) < FOLDS:
         return None
-    if same:
-        rounds = as_round(config.self_training)
-        scores = discriminant.out_of_fold(features, table.dense(), FOLDS, config.seed, unit, rounds=rounds)
-    else:
-        scores = out_of_fold(features, table, seed=config.seed)
-    return Evidence(table, scores, "out-of-fold", same)
+    rounds = as_round(config.self_training) if same else None
+    return Evidence(table, out_of_fold(features, table, seed=config.seed, rounds=rounds), "out-of-fold", same)
 
 
 def write_out_of_fold(run: Path, found: Evidence) -> None:

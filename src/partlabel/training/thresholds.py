@@ -104,7 +104,7 @@ def _judged(run: Run) -> Evidence:
     found = evidence(run)
     if found is None or not found.same_scale:
         return Evidence(run.held_out.table, run.held_out.scores, "validation", True)
-    scored = np.isfinite(found.scores).all(0)
+    scored = ~np.isnan(found.scores.sum(0))
     table = found.table.hide(scored[found.table.indices])
     return Evidence(table, np.where(scored, found.scores, np.float32(0)), found.kind, True)
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from partlabel.app.download import download
 from tests.app.download.archives import zip_of
 from tests.app.download.server import left
@@ -37,6 +39,7 @@ def killed(process: subprocess.Popen, ready) -> None:
     process.wait()
 
 
+@pytest.mark.linux
 def test_killed_while_fetching(mirror, tmp_path):
     file = mirror.files["/nuswide-lists/ImageList.zip"]
     file.body = zip_of({"Imagelist.txt": os.urandom(300_000)})
@@ -54,6 +57,7 @@ def test_killed_while_fetching(mirror, tmp_path):
     assert len((tmp_path / "ImageList" / "Imagelist.txt").read_bytes()) == 300_000
 
 
+@pytest.mark.linux
 def test_killed_while_unpacking(mirror, tmp_path):
     mirror.files["/nuswide-lists/ImageList.zip"].body = zip_of({f"{number}.txt": b"x" for number in range(4)})
     with subprocess.Popen(

@@ -21,7 +21,7 @@ from partlabel.app.review import server
 from partlabel.app.review.answers import AnswerStore
 from partlabel.app.review.app import REVIEW
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.linux]
 
 
 @pytest.fixture

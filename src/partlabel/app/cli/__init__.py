@@ -31,6 +31,7 @@ from partlabel.app.cli import (
     thresholds,
 )
 from partlabel.core.errors import PartlabelWarning, UserError
+from partlabel.core.text import shown
 
 __all__ = ["app", "main"]
 
@@ -110,7 +111,7 @@ labels.group.command(completion.hold_out, help_format="markdown")
 
 
 def _say(message: object) -> None:
-    print(message, file=sys.stderr)
+    print(shown(str(message)), file=sys.stderr)
 
 
 def _show_warning(

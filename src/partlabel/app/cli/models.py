@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import compress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -82,14 +83,20 @@ def predict(
         model = open_classifier(run)
         names, paths, left_out = list_images(source, images)
         checked = check(paths)
-        if on_bad == "error":
-            checked.raise_if_bad()
-        names = [name for name, good in zip(names, checked.good, strict=True) if good]
-        paths = [path for path, good in zip(paths, checked.good, strict=True) if good]
+        # A table cannot hold a name that is no text, which is better said before the scoring.
+        text = [_is_text(name) for name in names]
+        good = [fine and named for fine, named in zip(checked.good, text, strict=True)]
+        nameless = [path for path, named in zip(paths, text, strict=True) if not named]
+        bad = checked.bad + [(str(path), "its name is not UTF-8") for path in nameless]
+        if bad and on_bad == "error":
+            offenders = [f"{path}: {why}" for path, why in bad]
+            raise UserError(f"{len(bad)} of {len(paths)} pictures cannot be used", offenders)
+        names = list(compress(names, good))
+        paths = list(compress(paths, good))
         if not paths:
-            raise UserError(f"{source}: none of the pictures can be read", [f"{p}: {why}" for p, why in checked.bad])
+            raise UserError(f"{source}: none of the images can be read", [f"{p}: {why}" for p, why in bad])
         predictions(model, names, score(model, paths)).write(output)
-        skipped = [{"picture": path, "reason": reason} for path, reason in checked.bad]
+        skipped = [{"picture": path, "reason": reason} for path, reason in bad]
         decided = {"goal": model.threshold_goal, "sources": dict(Counter(model.threshold_sources))}
         result = {
             "output": str(output),
@@ -133,3 +140,11 @@ def list_images(source: Path, folder: Path | None) -> tuple[list[str], list[Path
     if not names:
         raise UserError(f"{source}: names no image")
     return names, [Path(name) for name in names] if folder is None else resolve(names, folder), []
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -28,9 +28,10 @@ def next_(
 ) -> None:
     """Choose the questions that are worth asking people next.
 
-    A question is about one class in one picture. Every class gets the same number of questions. Most of them seek what
-    is present: the pictures with the highest scores among those whose label is unknown. The others are drawn at random,
-    because only random questions say how good a model is. A label that a model filled in counts as unknown.
+    A question is about one class in one picture. Most of them seek what is present, where it adds most to the present
+    labels that the class has already: a class with few gets many questions. The others are drawn at random, the same
+    number for every class, because only random questions say how good a model is. A label that a model filled in counts
+    as unknown.
 
     The file has the columns image, class, score, why and answer. Fill in present or absent and give the file to
     `partlabel labels answers`. A row that has an answer already costs nothing: the random draw hit a label that is

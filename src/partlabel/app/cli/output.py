@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from partlabel.core.compute import processes
 from partlabel.core.errors import UserError
+from partlabel.core.text import shown
 
 Json = Annotated[
     bool,
@@ -32,7 +33,9 @@ def reporting(as_json: bool) -> Generator[Callable[[dict[str, Any], str], None]]
     out = sys.stdout
 
     def report(result: dict[str, Any], text: str) -> None:
-        print(json.dumps(result, ensure_ascii=False, allow_nan=False) if as_json else text, file=out, flush=True)
+        if as_json:
+            text = json.dumps(result, ensure_ascii=False, allow_nan=False)
+        print(shown(text), file=out, flush=True)
 
     if not as_json:
         yield report

@@ -27,9 +27,10 @@ def review(
     The page shows what is worth asking, the labels that a model filled in, the least sure first, and labels of people
     that are perhaps wrong. It works by keyboard, mouse and touch, and several people may use it at once. Each answer is
     on disk before the page says so; all of them lie in the folder `review` of the run, whatever table is reviewed.
+    While the server runs, no other command writes into the run.
     `Export` on the page writes the label table with the answers, for `partlabel train`, or an annotation format.
 
-    The first start scores all pictures, later ones take stored scores. Stop the server with Ctrl+C.
+    The first start scores all images, later ones only those that are new or were changed. Stop the server with Ctrl+C.
 
     Args:
         run: Run folder of `partlabel train`.

@@ -35,16 +35,16 @@ def train(
 ) -> None:
     """Train a classifier on the known labels.
 
-    Unknown labels teach nothing: they are neither present nor absent. Every picture is decoded once before training
-    starts, and all files that cannot be read are listed at once. The run folder holds the best and the last model, the
-    settings, and the metrics of each epoch.
+    Unknown labels are neither present nor absent; what is made of them is in the guide. Every picture is decoded once
+    before training starts, and all files that cannot be read are listed at once. The run folder holds the best and the
+    last model, the settings, and the metrics of each epoch.
 
     Args:
         labels: Label table, a .parquet file written by `partlabel import`.
         images: Folder that the picture names of the table start from.
         output: Run folder to be made.
-        preset: `small` keeps the backbone as it is and suits a laptop; `paper` is the paper's setting and wants a GPU.
-            Without a preset and without a file: small.
+        preset: `small` keeps the backbone as it is, solves the rest at once and suits a laptop; `paper` is the paper's
+            setting and wants a GPU. Without a preset and without a file: small.
         config: Settings as a TOML file, such as the config.toml of another run.
         validation: Share of the pictures that is held out to validate on (0 for none), or another label table.
         truth: Label table with the true labels, for experiments: says how many labels that relabelling adds are right.

@@ -22,8 +22,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from partlabel.app.review.answers import StoreError
-from partlabel.app.review.desk import QUEUES, Asked, Desk
+from partlabel.app.review.desk import Asked, Desk
 from partlabel.app.review.pictures import PHOTO, TAG, THUMBNAIL, NoPictureError
+from partlabel.app.review.queues import QUEUES
 from partlabel.app.review.security import Guard
 from partlabel.app.review.views import FILTER_ORIGINS, Filter
 from partlabel.core.errors import UserError

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from partlabel.app.review import exporting, precision, queues
 from partlabel.app.review.answers import AnswerStore, New, Pair
 from partlabel.app.review.board import TOP, label_of, open_board
 from partlabel.app.review.pictures import Pictures
+from partlabel.app.review.queues import QUEUES, TEXTS
 from partlabel.app.review.scores import Judge, digest, scores_of
 from partlabel.app.review.suspecting import Suspecting
 from partlabel.app.review.verdicts import Verdict
@@ -26,7 +29,6 @@ from partlabel.labels.match import match
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.training.run import Run
 
-QUEUES = ("questions", "filled", "suspects", "all")
 #: labels of a picture that are shown although nothing is known about them
 _BEST = 20
 
@@ -61,7 +63,7 @@ class Desk:
 
     def __init__(self, run: Path, table: LabelTable | None, folder: Path) -> None:
         judge = Judge.of_run(run)
-        self.run = run
+        self.run, self.folder = run, folder
         self.whole = Run(run).all_labels if table is None else table
         self.table = _own(self.whole, judge)
         self.home = run / "review"
@@ -89,7 +91,7 @@ class Desk:
         self._bases = {"questions": View(asked, self.marks), "filled": View(filled, self.marks)}
         self.suspecting = Suspecting(run, self.table, folder, cache / f"suspects-{of_table}.npy")
         self._classes = _class_rows(self.table)
-        self._lock = threading.Lock()
+        self._lock, self._exporting = threading.Lock(), threading.Lock()
         self._columns = {name: number for number, name in enumerate(self.table.classes)}
         self._rows = {name: number for number, name in enumerate(self.names)}
         self.store = AnswerStore(self.home / "answers.sqlite")
@@ -259,15 +261,28 @@ class Desk:
         with self._lock:
             verdicts = dict(self.verdicts)
         table, counts = exporting.with_answers(self.whole, verdicts)
-        path = exporting.write(table, format, self.home)
+        with self._exporting:  # one at a time, so that each finds a name that is free
+            path = exporting.write(table, format, self.home)
         settled = counts.answers + counts.confirmed
-        return {"path": str(path), "labels": table.num_known, "answers": settled, "unsettled": counts.unsettled}
+        return {
+            "path": str(path),
+            "labels": table.num_known,
+            "answers": settled,
+            "unsettled": counts.unsettled,
+            "next": self._next(path) if format == "parquet" else None,
+        }
 
     def close(self) -> None:
         """Close the store of answers."""
         self.store.close()
 
     # --- inside ---
+
+    def _next(self, labels: Path) -> str:
+        """The command that trains on exported labels, into a folder that is not there yet."""
+        number = next(number for number in itertools.count(2) if not Path(f"{self.run}-{number}").exists())
+        words = ["partlabel", "train", str(labels), "--images", str(self.folder), "-o", f"{self.run}-{number}"]
+        return shlex.join(words)
 
     def _refresh(self, pairs: Sequence[Pair]) -> None:
         # Read under the lock, so that of two threads the later one does not put back what the earlier one read.
@@ -339,30 +354,7 @@ class Desk:
         if found is None:
             return None
         values = {"checked": found.checked, "right": found.right, "estimate": found.estimate}
-        return {**values, "low": found.low, "high": found.high, "basis": BASIS}
-
-
-BASIS = "Answers to a random sample that is mixed into the queue of filled-in labels"
-#: title, help, and why it is empty, of each queue
-TEXTS = {
-    "questions": (
-        "Worth asking",
-        "Pictures where an answer teaches the model most: those that probably show the class, and some at random.",
-        "People have answered every question about these pictures.",
-    ),
-    "filled": (
-        "Filled in",
-        "Labels that the model filled in, the least sure first; every fifth one is drawn at random, "
-        "to measure how often the model is right.",
-        "The label table holds no labels of a model. Give the table that partlabel complete wrote with --labels.",
-    ),
-    "suspects": (
-        "Suspects",
-        "Labels given by people that a classifier contradicts which has not seen them, the surest first.",
-        "No label given by a person is contradicted.",
-    ),
-    "all": ("All", "Every class of every picture, the most probable first. Search and filter here.", "No pictures."),
-}
+        return {**values, "low": found.low, "high": found.high, "basis": precision.BASIS}
 
 
 def _class_rows(table: LabelTable) -> list[dict[str, Any]]:

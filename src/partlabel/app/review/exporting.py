@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -90,7 +91,12 @@ def write(table: LabelTable, format: str, folder: Path) -> Path:
         raise UserError(f"the format {format!r} cannot be written; these can: {', '.join(format_names())}")
     time = datetime.now().strftime("%Y-%m-%d-%H%M%S")
     kind = "" if format in ("parquet", "csv") else f"-{format}"
-    path = folder / f"labels-{time}{kind}{_ENDINGS.get(format, '.json')}"
+    ending = _ENDINGS.get(format, ".json")
+    path = folder / f"labels-{time}{kind}{ending}"
+    for number in itertools.count(2):  # several in one second
+        if not path.exists():
+            break
+        path = folder / f"labels-{time}-{number}{kind}{ending}"
     if format == "parquet":
         table.write_parquet(path)
     else:

@@ -135,7 +135,7 @@ class Pictures:
         return data
 
     def _pixels(self, number: int, found: Found) -> NDArray[np.uint8]:
-        width, height = self.size(number) or (MAX_PIXELS, 1)
+        width, height = _size(found.path) or (MAX_PIXELS, 1)
         try:
             if width * height <= _LARGE:
                 return decode(found.path, found.side, max_pixels=MAX_PIXELS)
@@ -147,9 +147,16 @@ class Pictures:
     def size(self, number: int) -> tuple[int, int] | None:
         """Width and height of an image, as it is shown upright; None where it cannot be read."""
         try:
-            with Image.open(os.path.realpath(self._paths[number])) as image:
-                turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
-                width, height = image.size
-        except Exception:  # Pillow raises many types for damaged files, and the page shows the reason with the image
+            return _size(self.find(number, PHOTO).path)
+        except NoPictureError:
             return None
-        return (height, width) if turned else (width, height)
+
+
+def _size(path: str) -> tuple[int, int] | None:
+    try:
+        with Image.open(path) as image:
+            turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+            width, height = image.size
+    except Exception:  # Pillow raises many types for damaged files, and the page shows the reason with the image
+        return None
+    return (height, width) if turned else (width, height)

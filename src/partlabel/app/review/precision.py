@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from partlabel.app.review.verdicts import Answer
 
 CONFIDENCE = 0.95
+#: what an estimate rests on
+BASIS = "Answers to a random sample that is mixed into the queue of filled-in labels"
 
 
 @dataclass(frozen=True)

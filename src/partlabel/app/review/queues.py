@@ -10,6 +10,28 @@ from numpy.typing import NDArray
 from partlabel.app.review.board import TOP, Board, Keys, read_array, save, state
 from partlabel.labels.table import ORIGINS, LabelTable
 
+QUEUES = ("questions", "filled", "suspects", "all")
+#: title, help, and why it is empty, of each queue
+TEXTS = {
+    "questions": (
+        "Worth asking",
+        "Images where an answer teaches the model most: those that it doubts, and some at random. Classes with the "
+        "fewest labels come first.",
+        "People have answered every question about these images.",
+    ),
+    "filled": (
+        "Filled in",
+        "Labels that the model filled in, the least sure first; every fifth one is drawn at random, "
+        "to measure how often the model is right.",
+        "The label table holds no labels of a model. Give the table that partlabel complete wrote with --labels.",
+    ),
+    "suspects": (
+        "Suspects",
+        "Labels given by people that a classifier contradicts which has not seen them, the surest first.",
+        "No label given by a person is contradicted.",
+    ),
+    "all": ("All", "Every class of every image, the most probable first. Search and filter here.", "No images."),
+}
 #: questions about each class
 EACH = 50
 #: pairs of one class that follow each other in a queue, so that a person need not think anew each time
@@ -57,7 +79,7 @@ def questions(board: Board, table: LabelTable, thresholds: tuple[float, ...], pa
         if unknown:
             scores = np.asarray(board.scores, np.float32)
             limits = np.asarray(thresholds, np.float32)
-            found = choose(scores, table, min(EACH * table.num_classes, unknown), thresholds=limits)
+            found = choose(scores, table, min(EACH * table.num_classes, unknown), thresholds=limits, evenly=True)
             image, cls = found.image[found.open], found.cls[found.open]
             doubt = np.lexsort((np.abs(scores[image, cls] - limits[cls]), cls))
             image, cls = image[doubt], cls[doubt]

@@ -124,7 +124,7 @@ def test_names_from_strangers_are_text(page: Page, server: Served) -> None:
     page.wait_for_function("() => document.getElementById('live').textContent.startsWith('Saved')")
     assert page.locator("#live").inner_text() == f"Saved: {EVIL_CLASS}, yes."
     page.goto("about:blank")
-    open_page(page, server, "#queue=all&view=grid&open=0&class=2")
+    open_page(page, server, "#queue=all&view=grid&open=0&class=2&search=onerror")
     assert page.locator("#sheet .question bdi").inner_text() == EVIL_CLASS
     assert page.locator(f".cell[title={EVIL_FILE!r}]").count() == 1
     page.keyboard.press("c")

@@ -8,17 +8,54 @@ import { showFilters } from "./filters.js";
 import { listen } from "./keys.js";
 import { showMeters } from "./meters.js";
 import { Outbox, browserName } from "./outbox.js";
-import { ask, connection } from "./server.js";
+import { ask, connection, setReview } from "./server.js";
 import { SheetView } from "./sheet.js";
 import { SingleView } from "./single.js";
-import { showStanding } from "./standing.js";
+import { leaving, notice, showStanding } from "./standing.js";
 import { showTop } from "./top.js";
+import { counted } from "./wording.js";
 
-/** The run as far as the page can tell runs apart, so that waiting answers go to their own. */
-function runKey({ run, pictures, pairs, classes }) {
-  let sum = 0;
-  for (const letter of classes.map(({ name }) => name).join("\n")) sum = (31 * sum + (letter.codePointAt(0) ?? 0)) >>> 0;
-  return `${run}.${pictures}.${pairs}.${sum.toString(36)}`;
+const MOVED = "partlabel.moved";
+
+/** The server shows another run or table: its numbers mean other images, so the page is loaded again. */
+async function moved(outbox) {
+  // Answers name what they are about: those for this run are taken whatever table is shown.
+  await outbox.flush();
+  if (outbox.waiting && !outbox.kept) {
+    byId("notices").append(
+      el(
+        "div",
+        { class: "banner", id: "moved" },
+        el("p", {}, `The server shows another run now. ${counted(outbox.waiting, "answer")} are kept in this page only: leave it open, and start the review of ${outbox.run} again.`),
+        button("Drop them", { class: "button", on: { click: () => location.reload() } }),
+      ),
+    );
+    return;
+  }
+  leaving();
+  try {
+    sessionStorage.setItem(MOVED, "yes");
+  } catch {
+    // Then the page does not say why it was loaded again.
+  }
+  const { queue, view } = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  history.replaceState(null, "", `#${new URLSearchParams({ queue: queue ?? "", view: view ?? "" })}`);
+  location.reload();
+}
+
+/** What a person should know at the start. */
+function news(session, outbox) {
+  try {
+    if (sessionStorage.getItem(MOVED)) notice("The server shows another run or table now. The page was loaded again; no answer is lost.");
+    sessionStorage.removeItem(MOVED);
+  } catch {
+    // Without storage there is nothing to say.
+  }
+  const { count: changed, first } = session.outdated;
+  if (changed) notice(`${counted(changed, "image")} (${first.join(", ")}${changed > first.length ? " and others" : ""}) changed since somebody answered: those answers do not count, and are asked again.`, true);
+  for (const [run, number] of outbox.elsewhere()) {
+    notice(`${counted(number, "answer")} for the run ${run} wait in this browser, and are sent when it is served again.`, true);
+  }
 }
 
 /** The place of pictures when there is none to show. @param {string} title @param {...(Node | string)} rest */
@@ -47,7 +84,9 @@ function build(session, browser) {
   say(byId("run"), session.run);
   byId("run").title = session.run;
   const queues = [...session.queues.map(({ id }) => id), "pictures"];
-  const outbox = new Outbox(runKey(session), browser);
+  setReview(session.review);
+  const outbox = new Outbox(session.store, session.run, browser);
+  connection.addEventListener("moved", () => moved(outbox));
   const choice = readChoice(location.hash, queues, session.classes.map(({ id }) => id));
   const desk = new Desk(session, choice, outbox);
   const single = new SingleView(desk);
@@ -69,6 +108,7 @@ function build(session, browser) {
   connection.addEventListener("back", () => [single.photo.again(), single.render()]);
   keys({ desk, single, sheet, filters, help, queues, look });
   desk.start();
+  news(session, outbox);
 }
 
 /** Shows the view that fits the choice and the state of the questions. */
@@ -91,12 +131,12 @@ function explain(desk) {
   const { questions, choice } = desk;
   const action = (words, act) => button(words, { class: "button", on: { click: act } });
   if (questions.state === "failed") {
-    blank("These pictures could not be loaded", el("p", {}, questions.trouble), action("Try again", () => questions.retry()));
+    blank("These images could not be loaded", el("p", {}, questions.trouble), action("Try again", () => questions.retry()));
     return;
   }
   if (questions.state === "loading" || !questions.complete) {
     if (!byId("blank").querySelector(".waiting")) {
-      byId("blank").replaceChildren(el("div", { class: "waiting", role: "status" }, el("span", { class: "unseen" }, "Loading pictures.")));
+      byId("blank").replaceChildren(el("div", { class: "waiting", role: "status" }, el("span", { class: "unseen" }, "Loading images.")));
     }
     return;
   }
@@ -115,12 +155,12 @@ function explain(desk) {
 function emptiness(questions, queue, narrowed) {
   const sentence = (title, words) => [title, el("p", {}, words)];
   if (queue && !queue.total && queue.reason) return sentence("Nothing here", queue.reason);
-  if (!queue && questions.items.length) return sentence("End of the list", "That was the last picture.");
+  if (!queue && questions.items.length) return sentence("End of the list", "That was the last image.");
   if (questions.items.length && questions.items.every(({ answer }) => answer)) {
     return sentence("All answered", "Every question of this list has an answer now.");
   }
   if (questions.items.length) return sentence("End of the list", "Some questions were passed over without an answer.");
-  if (narrowed) return sentence("Nothing matches", "No picture in this queue fits the class and the filters.");
+  if (narrowed) return sentence("Nothing matches", "No image in this queue fits the class and the filters.");
   return sentence("All answered", "Every question of this queue has an answer.");
 }
 

@@ -62,6 +62,8 @@ export function queueAddress(choice, offset, limit) {
     if (choice[name] !== null && choice[name] !== "") asked.set(name, String(choice[name]));
   }
   if (choice.open) asked.set("open", "1");
+  // A page of the grid never holds labels of both signs.
+  if (choice.view === "grid" && choice.class !== null) asked.set("by_label", "1");
   asked.set("offset", String(offset));
   asked.set("limit", String(limit));
   return `/api/queue?${asked}`;

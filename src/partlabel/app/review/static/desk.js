@@ -1,6 +1,6 @@
 // The desk: the run, what is chosen, the questions, and what happens to an answer. Knows nothing of the page's elements.
 
-import { writeChoice } from "./choice.js";
+import { queueAddress, writeChoice } from "./choice.js";
 import { Questions } from "./questions.js";
 import { ask, Away, connection } from "./server.js";
 import { counted, pair, tally } from "./wording.js";
@@ -15,6 +15,9 @@ const REFRESH = 20_000;
 const QUIET = 2500;
 /** An empty queue may still be worked out by the server. */
 const EMPTY = 4000;
+
+/** What is sent of an item. @param {any} item @param {"yes" | "no" | "skip"} answer @param {string} queue */
+const asAnswer = ({ picture, class_name, content }, answer, queue) => ({ picture, class_name, content, answer, queue });
 
 /** Where the session is asked for; the pace is that of this browser. @param {string} browser */
 export const sessionAddress = (browser) => `/api/session?${new URLSearchParams({ browser })}`;
@@ -58,12 +61,12 @@ export class Desk extends EventTarget {
 
   /** Change what is looked at. @param {Partial<Choice>} part */
   choose(part) {
-    const before = JSON.stringify({ ...this.choice, view: "" });
+    const before = queueAddress(this.choice, 0, 1);
     this.choice = { ...this.choice, ...part };
     if (this.choice.queue === "pictures") this.choice.view = "single";
     writeChoice(this.choice);
     this.#fire("choice");
-    if (JSON.stringify({ ...this.choice, view: "" }) !== before) this.questions.load(this.choice);
+    if (queueAddress(this.choice, 0, 1) !== before) this.questions.load(this.choice);
   }
 
   /** The choice without filters; queue and view stay. */
@@ -77,7 +80,7 @@ export class Desk extends EventTarget {
    */
   answer(given) {
     const queue = this.choice.queue === "pictures" ? "all" : this.choice.queue;
-    const answers = given.map(([item, answer]) => ({ image: item.image, class: item.class, answer, queue }));
+    const answers = given.map(([item, answer]) => asAnswer(item, answer, queue));
     const before = given.map(([item]) => ({ ...item }));
     for (const [item, answer] of given) {
       for (const same of this.#held(item)) Object.assign(same, { answer, mine: true, pending: true });
@@ -106,8 +109,8 @@ export class Desk extends EventTarget {
 
   /** Settle a conflict: the answer stands whatever others said. */
   settle(conflict, answer) {
-    const { image, class_name } = conflict;
-    this.outbox.add([{ image, class: conflict.class, answer, queue: "all" }], `conflict settled: ${class_name}, ${answer}`, true);
+    const { class_name } = conflict;
+    this.outbox.add([asAnswer(conflict, answer, "all")], `conflict settled: ${class_name}, ${answer}`, true);
     for (const same of this.#held(conflict)) Object.assign(same, { answer, conflict: false, mine: true, pending: true });
     this.#fire("answers");
   }
@@ -142,6 +145,8 @@ export class Desk extends EventTarget {
   async refresh() {
     try {
       const fresh = await ask(sessionAddress(this.outbox.browser));
+      if (fresh.store === this.outbox.store && this.outbox.waiting) this.outbox.flush();
+      if (fresh.review !== this.session.review) return; // another run or table: the page is about to be loaded again
       const filled = this.#open(fresh) > 0 && this.#open(this.session) === 0;
       this.session = fresh;
       this.#fire("session");
@@ -192,6 +197,8 @@ export class Desk extends EventTarget {
     this.#fire("session");
     this.#fire("answers");
     this.say(`Saved: ${batch.about}.`);
+    if (reply.aside) this.#trouble(`${counted(reply.aside, "answer")} about images or classes that this table lacks: kept for a table that has them.`);
+    if (reply.outdated) this.#trouble(`${counted(reply.outdated, "answer")} about images that have been changed since: kept, but not counted.`);
     if (clashes.size) this.#trouble(`Another browser answered ${counted(clashes.size, "question")} differently. See Conflicts.`);
     this.#soon();
   }

@@ -4,7 +4,7 @@ import { button, el, say } from "./dom.js";
 import { setShortcuts, shortcutsOn } from "./keys.js";
 import { basisOf } from "./meters.js";
 import { ask } from "./server.js";
-import { count, counted, moment } from "./wording.js";
+import { count, counted, imageAddress, moment, pair } from "./wording.js";
 
 /** @param {string} title @returns {{element: any, body: HTMLElement, open: () => void}} */
 function dialog(title, name) {
@@ -36,7 +36,7 @@ export function conflictsDialog(desk) {
       return;
     }
     const rows = items.map((item) => conflictRow(item, desk.outbox.browser, (answer) => {
-      settled.add(`${item.image}:${item.class}`);
+      settled.add(pair(item));
       desk.settle(item, answer);
     }));
     body.replaceChildren(el("p", { class: "dialog-note" }, "Answered differently. Unsettled pairs are left out of an export."), el("ul", { class: "clashes" }, ...rows));
@@ -64,7 +64,7 @@ function conflictRow(item, browser, settle) {
   const settling = (answer, words) =>
     button(words, { class: `button settle-${answer}`, drawing: answer, label: `Settle ${item.class_name} in ${item.picture}: ${words}`, on: { click: choose(answer) } });
   row.append(
-    el("img", { class: "clash-picture", src: `/thumbnail/${item.image}`, alt: "" }),
+    el("img", { class: "clash-picture", src: imageAddress("thumbnail", item), alt: "" }),
     el("div", { class: "clash-words" }, el("p", { class: "clash-name", title: item.class_name }, `${item.class_name}?`), el("p", { class: "clash-file", title: item.picture }, item.picture), el("ul", { class: "clash-said" }, ...said)),
     el("div", { class: "clash-settle" }, settling("yes", "Yes"), settling("no", "No")),
   );
@@ -119,33 +119,39 @@ export function exportDialog(desk) {
   };
 }
 
-function written({ path, labels, answers, unsettled }) {
+/** A text to be copied, with a button that does it. @param {string} text @param {string} words @param {"path" | "command"} kind */
+function copyable(text, words, kind) {
   const copied = el("span", { class: "dialog-note", role: "status" });
-  const copy = button("Copy the path", {
+  const copy = button(words, {
     class: "button",
     on: {
       click: () =>
         navigator.clipboard
-          ?.writeText(path)
+          ?.writeText(text)
           .then(() => say(copied, "Copied."))
-          .catch(() => say(copied, "The browser did not allow it.")) ?? say(copied, "Mark the path and copy it."),
+          .catch(() => say(copied, "The browser did not allow it.")) ?? say(copied, "Mark the text and copy it."),
     },
   });
+  return [el("code", { class: kind, tabindex: 0 }, text), el("p", { class: "copy" }, copy, copied)];
+}
+
+function written({ path, labels, answers, unsettled, next }) {
   const sum = `${count(labels)} labels, ${count(answers)} of them your answers${unsettled ? `; ${counted(unsettled, "unsettled conflict")} left out` : ""}.`;
-  return [el("p", {}, el("strong", {}, "Written. "), sum), el("code", { class: "path", tabindex: 0 }, path), el("p", { class: "copy" }, copy, copied)];
+  const again = next ? [el("p", { class: "export-next" }, el("strong", {}, "Train again "), "with these labels:"), ...copyable(next, "Copy the command", "command")] : [];
+  return [el("p", {}, el("strong", {}, "Written. "), sum), ...copyable(path, "Copy the path", "path"), ...again];
 }
 
 const KEYS = [
-  ["Y", "Yes, it is in the picture"],
+  ["Y", "Yes, it is in the image"],
   ["N", "No, it is not"],
   ["S", "Skip: cannot tell"],
   ["U", "Undo the last answer, or the last page of the grid"],
   [["←", "→"], "Previous and next; in the grid, move"],
-  [["↑", "↓"], "Other labels of this picture; in the grid, move"],
+  [["↑", "↓"], "Other labels of this image; in the grid, move"],
   ["Z", "Look closer"],
-  ["G", "Single picture or grid"],
-  ["Space", "Grid: change the answer of the marked picture"],
-  ["A", "Grid: yes or no to all that are not clicked"],
+  ["G", "Single image or grid"],
+  ["Space", "Grid: change the answer of the marked image"],
+  ["A", "Grid: yes or no to all on the page that are not clicked"],
   ["Enter", "Grid: save the page"],
   [["Page Up", "Page Down"], "Grid: page back and forth"],
   ["C", "Choose a class"],
@@ -163,7 +169,7 @@ export function helpDialog(desk) {
   body.append(
     el("dl", { class: "keys" }, ...keys),
     el("label", { class: "check", for: "shortcuts" }, on, el("span", {}, "Single-letter keys")),
-    el("p", {}, "On a touch screen, swipe the picture right for yes and left for no."),
+    el("p", {}, "On a touch screen, swipe the image right for yes and left for no."),
     el("h3", {}, "The queues"),
     el("dl", { class: "words" }, ...desk.session.queues.flatMap(({ title, help }) => [el("dt", {}, title), el("dd", {}, help)])),
     el("h3", {}, "How often is the model right?"),

@@ -20,11 +20,14 @@ export function showMeters(desk) {
   );
   const update = () => {
     const { progress, precision, queues } = desk.session;
+    // Before the first answer there is nothing to say.
+    byId("meters").hidden = !progress.answered && !progress.skipped && !precision.present && !precision.absent;
     const queue = queues.find(({ id }) => id === desk.choice.queue);
     say(answered.value, count(progress.answered));
     say(answered.unit, progress.skipped ? `answered, ${count(progress.skipped)} skipped` : "answered");
     answered.share(queue?.total ? queue.answered / queue.total : 0);
-    say(answered.note, queue?.total ? `${count(queue.answered)} of ${count(queue.total)} in this queue` : queue ? "none in this queue" : counted(desk.session.pictures, "picture"));
+    say(answered.note, queue?.total ? `${count(queue.answered)} of ${count(queue.total)} in this queue` : queue ? "none in this queue" : counted(desk.session.pictures, "image"));
+    pace.element.hidden = progress.per_hour === null;
     say(pace.value, progress.per_hour === null ? "–" : count(progress.per_hour));
     say(pace.unit, "labels an hour");
     say(pace.note, progress.per_hour === null ? "from 5 answers on" : "in the last 20 minutes");
@@ -68,10 +71,10 @@ function interval(kind) {
     el("span", { class: "scale-box" }, least, scale, el("span", { class: "scale-most", "aria-hidden": "true" }, "100")),
   );
   const show = (estimate) => {
-    element.dataset.state = estimate ? "known" : "unknown";
-    say(value, estimate ? percent(estimate.estimate) : "–");
-    say(note, estimate ? `${percent(estimate.low)} to ${percent(estimate.high)}, ${count(estimate.checked)} checked` : "measured by answers to “Filled in”");
+    element.hidden = !estimate;
+    say(value, estimate ? percent(estimate.estimate) : "");
     if (!estimate) return;
+    say(note, `${percent(estimate.low)} to ${percent(estimate.high)}, ${count(estimate.checked)} checked`);
     const from = Math.min(LEAST, Math.floor(10 * estimate.low) / 10);
     const at = (share) => String(Math.max(0, Math.min(1, (share - from) / (1 - from))));
     say(least, String(Math.round(100 * from)));

@@ -1,9 +1,10 @@
 // Answers on their way: kept in the browser's storage until the server has written them down.
 
 import { ask, Away, connection } from "./server.js";
+import { pair } from "./wording.js";
 
 /**
- * @typedef {{image: number, class: number, answer: "yes" | "no" | "skip", queue: string}} Answer
+ * @typedef {{picture: string, class_name: string, content: string, answer: "yes" | "no" | "skip", queue: string}} Answer
  * @typedef {{id: string, answers: Answer[], resolve: boolean, about: string, refusal: string | null, tried?: boolean}} Batch
  */
 
@@ -38,10 +39,15 @@ export class Outbox extends EventTarget {
   kept = true;
   #sending = false;
 
-  /** @param {string} run names the run, so that its answers never reach another @param {string} browser */
-  constructor(run, browser) {
+  /**
+   * @param {string} store names the store of answers of a run, so that they never reach another
+   * @param {string} run its name for people @param {string} browser
+   */
+  constructor(store, run, browser) {
     super();
-    this.prefix = `${PREFIX}${run}.`;
+    this.store = store;
+    this.run = run;
+    this.prefix = `${PREFIX}${store}.`;
     this.browser = browser;
     this.#adopt();
     connection.addEventListener("back", () => this.flush());
@@ -59,7 +65,7 @@ export class Outbox extends EventTarget {
 
   /** The latest waiting answer to each pair. @returns {Map<string, Answer>} */
   latest() {
-    return new Map(this.batches.flatMap(({ answers }) => answers.map((answer) => [`${answer.image}:${answer.class}`, answer])));
+    return new Map(this.batches.flatMap(({ answers }) => answers.map((answer) => [pair(answer), answer])));
   }
 
   /** @param {Answer[]} answers @param {string} about what the live region says once they are saved */
@@ -106,7 +112,7 @@ export class Outbox extends EventTarget {
       return { local: batch.answers };
     }
     if (batch && !batch.refusal) throw new Away("The server is away: this answer can be taken back when it returns.");
-    return { reply: await ask("/api/undo", { browser: this.browser }) };
+    return { reply: await ask("/api/undo", { store: this.store, browser: this.browser }) };
   }
 
   /** Send the refused batches again. */
@@ -134,13 +140,14 @@ export class Outbox extends EventTarget {
     batch.tried = true;
     try {
       const { answers, resolve, id } = batch;
-      const reply = await ask("/api/answers", { browser: this.browser, batch: id, answers, resolve });
+      const reply = await ask("/api/answers", { store: this.store, browser: this.browser, batch: id, answers, resolve });
       connection.rest();
       this.#drop(batch);
       this.dispatchEvent(new CustomEvent("saved", { detail: { batch, reply } }));
       return true;
     } catch (error) {
-      if (error instanceof Away) return false;
+      // Another run is served: the batch waits here until its own is again.
+      if (error instanceof Away || error.status === 409) return false;
       batch.refusal = error.message;
       this.dispatchEvent(new CustomEvent("refused", { detail: { batch } }));
       this.#changed();
@@ -162,10 +169,25 @@ export class Outbox extends EventTarget {
 
   #keep(batch) {
     try {
-      localStorage.setItem(this.prefix + batch.id, JSON.stringify(batch));
+      localStorage.setItem(this.prefix + batch.id, JSON.stringify({ ...batch, run: this.run }));
     } catch {
       this.kept = false;
     }
+  }
+
+  /** Answers of this browser that wait for other runs. @returns {Map<string, number>} by the name of the run */
+  elsewhere() {
+    const found = new Map();
+    try {
+      for (const key of Object.keys(localStorage)) {
+        if (!key.startsWith(PREFIX) || key.startsWith(this.prefix)) continue;
+        const batch = JSON.parse(localStorage.getItem(key) ?? "null");
+        if (batch?.run) found.set(batch.run, (found.get(batch.run) ?? 0) + batch.answers.length);
+      }
+    } catch {
+      // Without storage nothing waits.
+    }
+    return found;
   }
 
   /** Another tab found the batch in the storage and delivered it. */

@@ -1,6 +1,8 @@
 // The large picture: loading without a flash, looking closer, swiping, and the pictures that come next.
 
 import { button, el, say } from "./dom.js";
+import { ask } from "./server.js";
+import { imageAddress, pair } from "./wording.js";
 
 const CLOSER = 2.5;
 const PREFETCHED = 12;
@@ -38,8 +40,8 @@ export function photoStage(act) {
   const step = (by, name, key) =>
     button("", { class: `tool over step step-${name}`, drawing: name, label: `${name === "next" ? "Next" : "Previous"} (${key})`, on: { click: () => act.move(by) } });
   const element = el("div", { class: "stage" }, frame, step(-1, "previous", "left arrow"), step(1, "next", "right arrow"), closer);
-  let shown = -1;
-  let shownName = "";
+  /** @type {{image: number, picture: string, content: string} | null} */
+  let shown = null;
 
   const zoom = (on = !frame.hasAttribute("data-closer"), x = 50, y = 50) => {
     frame.toggleAttribute("data-closer", on);
@@ -57,9 +59,11 @@ export function photoStage(act) {
   });
   swipes(frame, image, hint, act.swipe);
   image.addEventListener("error", () => {
-    if (shown < 0 || !image.getAttribute("src")) return;
+    if (!shown || !image.getAttribute("src")) return;
     trouble.hidden = false;
-    say(trouble, "This picture could not be loaded. You can skip it, or go on and come back.");
+    say(trouble, "This image could not be loaded. You can skip it, or go on and come back.");
+    const asked = image.getAttribute("src");
+    ask(asked).catch((error) => error.status === 404 && asked === image.getAttribute("src") && say(trouble, error.message));
     frame.removeAttribute("data-loading");
   });
   image.addEventListener("load", () => {
@@ -67,25 +71,24 @@ export function photoStage(act) {
     frame.removeAttribute("data-loading");
   });
 
-  /** @param {number} number @param {string} name */
-  const show = (number, name) => {
-    shownName = name;
-    image.alt = `Picture ${name}`;
-    if (number === shown) return;
-    shown = number;
+  /** @param {{image: number, picture: string, content: string}} item */
+  const show = (item) => {
+    image.alt = `Image ${item.picture}`;
+    if (shown && pair(item) === pair(shown)) return;
+    shown = { image: item.image, picture: item.picture, content: item.content };
     trouble.hidden = true;
     zoom(false);
     // The thumbnail stands in until the photo is there: no blank frame in between.
     frame.setAttribute("data-loading", "");
-    behind.src = `/thumbnail/${number}`;
-    image.src = `/photo/${number}`;
+    behind.src = imageAddress("thumbnail", item);
+    image.src = imageAddress("photo", item);
   };
   const again = () => {
-    if (shown >= 0 && !trouble.hidden) {
-      const number = shown;
-      shown = -1;
+    if (shown && !trouble.hidden) {
+      const item = shown;
+      shown = null;
       image.removeAttribute("src");
-      show(number, shownName);
+      show(item);
     }
   };
   return { element, show, zoom: () => zoom(), again };

@@ -20,7 +20,7 @@ export function mark(item) {
 /** @param {(item: any) => void} choose called when a label is picked */
 export function labelList(choose) {
   const list = el("ul", { class: "labels-list" });
-  const title = el("h3", { class: "labels-title", id: "labels-title" }, "In this picture");
+  const title = el("h3", { class: "labels-title", id: "labels-title" }, "In this image");
   const element = el("section", { class: "labels", "aria-labelledby": "labels-title" }, title, list);
   /** @type {any[]} */
   let items = [];
@@ -54,7 +54,7 @@ export function labelList(choose) {
     if (asked && !labels.some((item) => pair(item) === pair(asked))) list.querySelector("button")?.setAttribute("tabindex", "0");
     const current = list.querySelector("[aria-current]");
     if (current) keepInSight(list, current);
-    if (focused !== null) (list.querySelector(`[data-pair="${focused}"]`) ?? current)?.focus({ preventScroll: true });
+    if (focused !== null) (list.querySelector(`[data-pair="${CSS.escape(focused)}"]`) ?? current)?.focus({ preventScroll: true });
   };
   const wait = () => {
     items = [];

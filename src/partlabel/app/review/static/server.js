@@ -12,6 +12,16 @@ export class Refused extends Error {
   }
 }
 
+/** The header that names a review: run, table and images. */
+const REVIEW = "X-Partlabel-Review";
+/** Which review this page was loaded from; its numbers mean nothing in another. */
+let review = "";
+
+/** @param {string} id */
+export function setReview(id) {
+  review = id;
+}
+
 /** No answer: the server is stopped, out of reach or broken. */
 export class Away extends Error {}
 
@@ -28,7 +38,7 @@ export async function ask(path, body, signal) {
   try {
     response = await fetch(path, {
       method: body ? "POST" : "GET",
-      headers: body ? { "Content-Type": "application/json" } : {},
+      headers: { [REVIEW]: review, ...(body ? { "Content-Type": "application/json" } : {}) },
       body: body ? JSON.stringify(body) : undefined,
       signal: signal ? AbortSignal.any([signal, limit]) : limit,
       cache: "no-store",
@@ -39,22 +49,31 @@ export async function ask(path, body, signal) {
     throw new Away("The server does not answer.");
   }
   const reply = await response.json().catch(() => null);
+  const shown = response.headers.get(REVIEW);
+  if (review && shown && shown !== review) connection.moved();
   if (signal?.aborted) throw new DOMException("Not needed any more.", "AbortError");
   if (response.ok && reply) {
     connection.found();
     return reply;
   }
   if (response.status >= 500 || response.ok) {
+    connection.reason = reply?.error ?? "";
     connection.lost();
-    throw new Away("The server has a problem of its own.");
+    throw new Away(reply?.error ?? "The server has a problem of its own.");
   }
   connection.found();
   throw new Refused(reply?.error ?? `The server refused with ${response.status}.`, response.status);
 }
 
-/** Whether the server is there. Fires "change" and, when it comes back, "back". While it is away it is asked again. */
+/**
+ * Whether the server is there. Fires "change" and, when it comes back, "back"; while it is away it is asked again. Fires
+ * "moved" when the server shows another run or table than this page.
+ */
 class Connection extends EventTarget {
   away = false;
+  /** Why it counts as away, where it said so. */
+  reason = "";
+  #moved = false;
   /** When it is asked again, in milliseconds since 1970. */
   nextTry = 0;
   /** What a try sends; answers that wait come first. @type {() => Promise<unknown>} */
@@ -74,10 +93,17 @@ class Connection extends EventTarget {
   found() {
     if (!this.away) return;
     this.away = false;
+    this.reason = "";
     clearTimeout(this.#timer);
     this.#timer = 0;
     this.dispatchEvent(new Event("change"));
     this.dispatchEvent(new Event("back"));
+  }
+
+  moved() {
+    if (this.#moved) return;
+    this.#moved = true;
+    this.dispatchEvent(new Event("moved"));
   }
 
   /** The pause starts again from its shortest: called when work came through. */

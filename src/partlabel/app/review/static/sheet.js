@@ -1,19 +1,26 @@
-// The grid for one class: all get the same answer except those that are clicked.
+// The grid for one class: starts from the labels as they stand, one sign on a page; what is clicked gets another answer.
 
 import { button, byId, el, icon, say } from "./dom.js";
 import { prefetch } from "./photo.js";
-import { count, counted, likely, pair } from "./wording.js";
+import { count, counted, imageAddress, likely, pair, standing } from "./wording.js";
 
 const CELL = 168;
 const MOST = 60;
 const FEWEST = 12;
-const WORDS = { yes: "Yes", no: "No", skip: "Skip" };
+const WORDS = { yes: "Yes", no: "No", skip: "Skip", open: "Open" };
+/** What a page asks, by the sign of its labels. */
+const TASKS = {
+  present: "Labelled present. Click those that do not show it, then save.",
+  absent: "Labelled absent. Click those that do show it, then save.",
+  open: "No label yet. Click once for yes, twice for no; what stays open is not saved.",
+};
+const START = { present: "yes", absent: "no", open: "open" };
 
 export class SheetView {
-  /** Answers as they would be saved, by pair; those of earlier pages stay, so that undo brings them back. @type {Map<string, "yes" | "no" | "skip">} */
+  /** Answers as they would be saved, by pair; those of earlier pages stay, so that undo brings them back. @type {Map<string, "yes" | "no" | "skip" | "open">} */
   marks = new Map();
-  /** What all get that are not clicked. @type {"yes" | "no"} */
-  rest = "yes";
+  /** What all on this page have that are not clicked: their label. @type {"yes" | "no" | "open"} */
+  rest = "open";
   /** @type {number | null} */
   #class = null;
   #key = "";
@@ -26,11 +33,12 @@ export class SheetView {
     this.element = byId("sheet");
     this.kicker = el("p", { class: "kicker" });
     this.title = el("h2", { class: "question" });
-    this.cells = el("div", { class: "cells", role: "group", "aria-label": "Pictures: press to change the answer" });
+    this.task = el("p", { class: "sheet-task" });
+    this.cells = el("div", { class: "cells", role: "group", "aria-label": "Images: press to change the answer" });
     this.counted = el("p", { class: "sheet-count", role: "status" });
     this.save = button("Save", { class: "answer answer-main", drawing: "yes", key: "Enter", on: { click: () => this.confirm() } });
     this.rests = ["yes", "no"].map((kind) =>
-      button(`${WORDS[kind]} to all`, { class: "segment", drawing: kind, "data-kind": kind, title: "All but the clicked ones (A)", on: { click: () => this.turn(kind) } }),
+      button(`${WORDS[kind]} to all`, { class: "segment", drawing: kind, "data-kind": kind, title: "All on this page but the clicked ones (A)", on: { click: () => this.turn(kind) } }),
     );
     const step = (by, drawing, words) =>
       button("", { class: "tool", drawing, label: words, title: words, on: { click: () => this.page(by) } });
@@ -38,7 +46,7 @@ export class SheetView {
     this.head = el(
       "div",
       { class: "sheet-head" },
-      el("div", { class: "sheet-title" }, this.kicker, this.title),
+      el("div", { class: "sheet-title" }, this.kicker, this.title, this.task),
       el("div", { class: "segments", role: "group", "aria-label": "Answer for all that are not clicked" }, ...this.rests),
       el("div", { class: "sheet-steps" }, ...this.steps),
     );
@@ -46,7 +54,7 @@ export class SheetView {
       "div",
       { class: "choosing", hidden: true },
       el("h2", { class: "blank-title" }, "Which class?"),
-      el("p", {}, "The grid shows many pictures of one class. Choose the class, then click the pictures that differ."),
+      el("p", {}, "The grid shows many images of one class, as they are labelled. Choose the class, then click the images that are labelled wrong."),
       button("Choose a class", { class: "answer answer-main", drawing: "search", key: "C", on: { click: () => filters.focusClass() } }),
     );
     this.foot = el(
@@ -63,16 +71,22 @@ export class SheetView {
     new ResizeObserver(() => this.#fit()).observe(this.cells);
   }
 
-  /** The questions of this page. */
+  /** The questions of this page: as many as fit, all labelled alike. */
   get items() {
     const { items, place } = this.desk.questions;
-    return items.slice(place, place + this.#size);
+    const page = items.slice(place, place + this.#size);
+    const end = page.findIndex((item) => sign(item) !== sign(page[0]));
+    return end < 0 ? page : page.slice(0, end);
   }
 
   /** What differs from the answers that are there already. @returns {[any, "yes" | "no" | "skip"][]} */
   get #changed() {
-    const marked = this.items.map((item) => [item, this.marks.get(pair(item)) ?? this.rest]);
-    return marked.filter(([item, mark]) => item.answer !== mark);
+    const marked = this.items.map((item) => [item, this.#mark(item)]);
+    return /** @type {[any, "yes" | "no" | "skip"][]} */ (marked.filter(([item, mark]) => mark !== "open" && item.answer !== mark));
+  }
+
+  #mark(item) {
+    return this.marks.get(pair(item)) ?? item.answer ?? START[sign(item)];
   }
 
   render() {
@@ -93,17 +107,17 @@ export class SheetView {
     say(this.kicker, items.length ? `${count(questions.place + 1)} to ${count(questions.place + items.length)} of ${count(questions.total)}` : " ");
     this.steps[0].disabled = questions.place === 0;
     this.steps[1].disabled = questions.place + items.length >= questions.items.length;
+    say(this.task, items.length ? TASKS[sign(items[0])] : "");
     const key = `${questions.place}/${items.map(pair).join()}`;
     if (key !== this.#key) this.#lay(items, key);
     this.#paint();
-    for (const item of questions.items.slice(questions.place + this.#size, questions.place + 2 * this.#size)) prefetch(`/thumbnail/${item.image}`);
+    for (const item of questions.items.slice(questions.place + items.length, questions.place + items.length + this.#size)) prefetch(imageAddress("thumbnail", item));
   }
 
-  /** What all get that are not clicked. @param {"yes" | "no"} [kind] the other one where not given */
+  /** Give all on this page that are not clicked another answer. @param {"yes" | "no"} [kind] the next one where not given */
   turn(kind = this.rest === "yes" ? "no" : "yes") {
-    const before = this.rest;
+    for (const item of this.items) if (this.#mark(item) === this.rest) this.marks.set(pair(item), kind);
     this.rest = kind;
-    for (const [key, mark] of this.marks) if (mark !== "skip") this.marks.set(key, before === kind ? mark : opposite(mark));
     this.#paint();
   }
 
@@ -111,9 +125,9 @@ export class SheetView {
   toggle(at = this.#at, to) {
     const item = this.items[at];
     if (!item) return;
-    const now = this.marks.get(pair(item));
-    const wanted = to ?? (now === this.rest ? opposite(this.rest) : this.rest);
-    this.marks.set(pair(item), to && now === to ? this.rest : wanted);
+    const now = this.#mark(item);
+    const round = START[sign(item)] === "open" ? { open: "yes", yes: "no", no: "open", skip: "open" } : { yes: "no", no: "yes", skip: START[sign(item)] };
+    this.marks.set(pair(item), to && now === to ? START[sign(item)] : (to ?? round[now]));
     this.#focus(at, false);
     this.#paint();
   }
@@ -134,10 +148,16 @@ export class SheetView {
   /** @param {number} by pages */
   page(by) {
     const { questions } = this.desk;
-    const to = questions.place + by * this.#size;
-    if (by > 0 && to >= questions.items.length) return;
+    const { items } = questions;
+    let to = questions.place + this.items.length;
+    if (by > 0 && to >= items.length) return;
+    if (by < 0) {
+      if (!questions.place) return;
+      to = questions.place - 1;
+      while (to > 0 && questions.place - to < this.#size && sign(items[to - 1]) === sign(items[to])) to -= 1;
+    }
     this.#at = 0;
-    questions.goTo(Math.max(0, to));
+    questions.goTo(to);
   }
 
   /** Move the focus. @param {string} key */
@@ -152,7 +172,8 @@ export class SheetView {
   #lay(items, key) {
     this.#key = key;
     this.#at = Math.min(this.#at, Math.max(0, items.length - 1));
-    for (const item of items) this.marks.set(pair(item), item.answer ?? this.marks.get(pair(item)) ?? this.rest);
+    this.rest = items.length ? START[sign(items[0])] : "open";
+    for (const item of items) if (item.answer) this.marks.set(pair(item), item.answer);
     const focused = this.cells.contains(document.activeElement);
     this.cells.replaceChildren(...items.map((item, at) => this.#cell(item, at)));
     if (focused) this.#focus(this.#at);
@@ -162,8 +183,9 @@ export class SheetView {
     const cell = el(
       "button",
       { type: "button", class: "cell", "data-at": at, title: item.picture, on: { click: () => this.toggle(at), focus: () => this.#focus(at, false) } },
-      el("span", { class: "cell-picture" }, el("img", { src: `/thumbnail/${item.image}`, alt: "", draggable: "false" }), el("span", { class: "cell-mark" })),
+      el("span", { class: "cell-picture" }, el("img", { src: imageAddress("thumbnail", item), alt: "", draggable: "false" }), el("span", { class: "cell-mark" })),
       el("span", { class: "cell-under" }, el("span", { class: "cell-answer" }), el("span", { class: "cell-score" }, item.score === null ? "" : likely(item.score))),
+      el("span", { class: "cell-given" }, standing(item)),
     );
     cell.querySelector("img").addEventListener("error", () => cell.setAttribute("data-broken", ""));
     return cell;
@@ -172,25 +194,26 @@ export class SheetView {
   #paint() {
     if (this.element.hidden) return;
     const { items } = this;
-    const totals = { yes: 0, no: 0, skip: 0 };
+    const totals = { yes: 0, no: 0, skip: 0, open: 0 };
     items.forEach((item, at) => {
       const cell = this.cells.children[at];
-      const mark = this.marks.get(pair(item)) ?? this.rest;
+      const mark = this.#mark(item);
       totals[mark] += 1;
       if (!cell) return;
       const done = item.answer === mark ? (item.pending ? ", not saved yet" : ", saved") : "";
       cell.tabIndex = at === this.#at ? 0 : -1;
-      cell.setAttribute("aria-label", `${item.picture}: ${WORDS[mark]}${done}${item.score === null ? "" : `, model ${likely(item.score)}`}`);
+      cell.setAttribute("aria-label", `${item.picture}: ${WORDS[mark]}${done}. ${standing(item)}${item.score === null ? "" : `, model ${likely(item.score)}`}`);
       cell.setAttribute("aria-pressed", String(mark !== this.rest));
       cell.toggleAttribute("data-done", item.answer === mark && !item.pending);
       if (cell.dataset.mark !== mark) {
         cell.dataset.mark = mark;
-        cell.querySelector(".cell-mark").replaceChildren(icon(mark));
+        cell.querySelector(".cell-mark").replaceChildren(...(mark === "open" ? [] : [icon(mark)]));
         say(cell.querySelector(".cell-answer"), WORDS[mark]);
       }
     });
     for (const one of this.rests) one.setAttribute("aria-pressed", String(one.dataset.kind === this.rest));
     const parts = [`${count(totals.yes)} yes`, `${count(totals.no)} no`];
+    if (totals.open) parts.push(`${count(totals.open)} open`);
     if (totals.skip) parts.push(`${count(totals.skip)} skipped`);
     say(this.counted, items.length ? parts.join(", ") : "");
     const changes = this.#changed.length;
@@ -227,11 +250,12 @@ export class SheetView {
   }
 
   #undone(items) {
-    if (this.element.hidden || !items.length) return;
+    // Also from the end of the list, where nothing is shown.
+    if (this.desk.choice.view !== "grid" || !items.length) return;
     this.#key = "";
     this.desk.questions.bring(items);
   }
 }
 
-/** @param {"yes" | "no" | "skip"} answer */
-const opposite = (answer) => (answer === "yes" ? "no" : "yes");
+/** How an item is labelled. @returns {"present" | "absent" | "open"} */
+const sign = (item) => item?.value ?? "open";

@@ -3,7 +3,7 @@
 import { button, byId, el, icon, say } from "./dom.js";
 import { labelList } from "./picture_labels.js";
 import { photoStage, prefetch } from "./photo.js";
-import { count, likely, pair, standing } from "./wording.js";
+import { count, imageAddress, likely, pair, standing } from "./wording.js";
 
 const AHEAD = 3;
 const STRIP = 9;
@@ -111,7 +111,7 @@ export class SingleView {
     this.#image = item.image;
     this.#picked = false;
     this.asked = this.#byPicture ? null : item;
-    this.photo.show(item.image, item.picture);
+    this.photo.show(item);
     say(this.file, item.picture);
     say(this.size, "\u00a0");
     this.caption.title = item.picture;
@@ -134,14 +134,14 @@ export class SingleView {
   #ask() {
     const { questions } = this.desk;
     const { asked } = this;
-    const noun = this.#byPicture ? "Picture" : "Question";
+    const noun = this.#byPicture ? "Image" : "Question";
     const more = this.#picked ? "Another label of this picture" : `${noun} ${count(questions.place + 1)} of ${count(questions.total)}`;
     say(this.kicker, more);
     const name = asked?.class_name ?? "";
     if (this.question.dataset.name !== name) {
       this.question.dataset.name = name;
       this.question.dataset.length = name.length > VERY_LONG ? "very-long" : name.length > LONG ? "long" : "short";
-      this.question.replaceChildren(el("span", { class: "unseen" }, "In this picture: "), el("bdi", {}, name), asked ? "?" : "");
+      this.question.replaceChildren(el("span", { class: "unseen" }, "In this image: "), el("bdi", {}, name), asked ? "?" : "");
       this.question.title = name;
     }
     for (const one of Object.values(this.buttons)) one.disabled = !asked;
@@ -185,7 +185,7 @@ export class SingleView {
       ...questions.items.slice(from, from + STRIP).map((item, at) => {
         const place = from + at;
         const frame = el("li", { class: "strip-item", "data-here": place === questions.place ? true : null, on: { click: () => this.move(place - questions.place) } });
-        frame.append(el("img", { src: `/thumbnail/${item.image}`, alt: "", draggable: "false" }));
+        frame.append(el("img", { src: imageAddress("thumbnail", item), alt: "", draggable: "false" }));
         if (item.answer) frame.append(el("span", { class: "strip-mark", "data-pending": item.pending ? true : null }, icon(item.answer)));
         return frame;
       }),
@@ -195,19 +195,19 @@ export class SingleView {
   #ahead() {
     const { items, place } = this.desk.questions;
     const next = items.slice(place + 1).filter((item) => item.image !== this.#image);
-    const images = [...new Set(next.map(({ image }) => image))].slice(0, AHEAD);
-    for (const image of images) {
-      prefetch(`/photo/${image}`);
-      this.desk.picture(image).catch(() => {});
+    const images = new Map(next.map((item) => [item.image, item]));
+    for (const item of [...images.values()].slice(0, AHEAD)) {
+      prefetch(imageAddress("photo", item));
+      this.desk.picture(item.image).catch(() => {});
     }
   }
 
   #undone(items) {
-    if (this.element.hidden || !items.length) return;
+    if (this.desk.choice.view !== "single" || !items.length) return;
     const [first] = items;
     if (this.#byPicture) {
       const place = this.desk.questions.items.findIndex(({ image }) => image === first.image);
-      if (first.image === this.#image) this.pick(this.loaded?.labels.find((label) => pair(label) === pair(first)) ?? first);
+      if (!this.element.hidden && first.image === this.#image) this.pick(this.loaded?.labels.find((label) => pair(label) === pair(first)) ?? first);
       else if (place >= 0) this.desk.questions.goTo(place);
       return;
     }

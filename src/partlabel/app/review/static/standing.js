@@ -39,10 +39,16 @@ export function showStanding(desk) {
   });
   desk.addEventListener("said", (event) => speak(/** @type {CustomEvent} */ (event).detail));
   desk.addEventListener("trouble", (event) => notice(/** @type {CustomEvent} */ (event).detail));
-  window.addEventListener("beforeunload", (event) => desk.outbox.waiting && event.preventDefault());
+  window.addEventListener("beforeunload", (event) => desk.outbox.waiting && !left && event.preventDefault());
 }
 
 let speaking = 0;
+let left = false;
+
+/** The page is left on purpose, and what waits is kept: nobody need be asked. */
+export function leaving() {
+  left = true;
+}
 
 /** For screen readers. @param {string} text */
 export function speak(text) {
@@ -54,9 +60,15 @@ export function speak(text) {
   }, SPEAK_AFTER);
 }
 
-/** A notice that goes by itself. @param {string} text */
-export function notice(text) {
+/** A notice that goes by itself, or stays until it is closed. @param {string} text @param {boolean} [stays] */
+export function notice(text, stays = false) {
   say(byId("alert"), text);
+  if (stays) {
+    const close = button("", { class: "tool", drawing: "close", label: "Close", on: { click: () => banner.remove() } });
+    const banner = el("div", { class: "banner banner-news" }, el("p", {}, text), close);
+    byId("notices").append(banner);
+    return;
+  }
   const element = el("p", { class: "notice", "aria-hidden": "true" }, text);
   byId("notices").append(element);
   window.setTimeout(() => {
@@ -67,7 +79,8 @@ export function notice(text) {
 
 function offlineBanner() {
   const when = el("span", { class: "banner-when" });
-  const words = el("p", {}, el("strong", {}, "The server is away. "), when);
+  const strong = el("strong", {}, "The server is away. ");
+  const words = el("p", {}, strong, when);
   const again = button("Try now", { class: "button", on: { click: () => connection.tryNow() } });
   const element = el("div", { class: "banner", id: "offline", hidden: true }, words, again);
   const update = (waiting, kept) => {
@@ -75,6 +88,7 @@ function offlineBanner() {
     const seconds = Math.max(0, Math.ceil((connection.nextTry - Date.now()) / 1000));
     const where = kept ? "kept in this browser" : "kept in this page only, so leave it open";
     const held = waiting ? `${counted(waiting, "answer")} ${where}, sent when it returns.` : "You can go on; answers are kept and sent when it returns.";
+    say(strong, connection.reason ? `${connection.reason} ` : "The server is away. ");
     say(when, `${held} ${seconds ? `Next try in ${seconds} s.` : "Trying now."}`);
   };
   return { element, update, spoken: false };

@@ -15,7 +15,7 @@ export function showTop(desk, open) {
   };
   byId("queues").append(
     ...desk.session.queues.map(({ id, title, help }) => tab(id, title, help)),
-    tab("pictures", "Pictures", "One picture at a time, with all its labels."),
+    tab("pictures", "Images", "One image at a time, with all its labels."),
   );
   const clashes = el("span", { class: "badge" });
   const conflicts = button("Conflicts", { class: "tool", drawing: "clash", on: { click: open.conflicts } });
@@ -28,10 +28,11 @@ export function showTop(desk, open) {
   );
 
   const update = () => {
-    for (const { id, total, answered } of desk.session.queues) {
+    for (const { id, total, answered, counted } of desk.session.queues) {
       const { number, element } = tabs.get(id);
-      say(number, count(Math.max(0, total - answered)));
-      element.setAttribute("aria-label", `${element.firstChild.textContent}, ${count(Math.max(0, total - answered))} open`);
+      const open = count(Math.max(0, total - answered));
+      say(number, counted ? open : "–");
+      element.setAttribute("aria-label", `${element.firstChild.textContent}, ${counted ? `${open} open` : "not counted yet"}`);
     }
     say(tabs.get("pictures").number, count(desk.session.pictures));
     for (const [id, { element }] of tabs) {

@@ -47,5 +47,8 @@ export function moment(time) {
   return date.toLocaleString("en-GB", today ? { timeStyle: "short" } : { dateStyle: "medium", timeStyle: "short" });
 }
 
-/** The key of a pair. @param {{image: number, class: number}} item */
-export const pair = (item) => `${item.image}:${item.class}`;
+/** The key of a pair: names, which mean the same in every table. @param {{picture: string, class_name?: string}} item */
+export const pair = (item) => `${item.picture}\n${item.class_name ?? ""}`;
+
+/** Where an image is shown from; its content is part of the address. @param {"photo" | "thumbnail"} kind */
+export const imageAddress = (kind, { content, image }) => `/${kind}/${content}/${image}`;

@@ -1,0 +1,42 @@
+"""Names from strangers in what people read: terminals, and spreadsheets that take some texts for formulas."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+#: what a spreadsheet takes for the beginning of a formula
+#: (https://owasp.org/www-community/attacks/CSV_Injection)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+#: control characters, surrogates, line separators, and marks that turn the direction of what follows
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def shown(text: str, lines: bool = True) -> str:
+    r"""Text with what would act on a terminal, instead of being read, written as ``\x1b`` or ``\u202e``.
+
+    Args:
+        text: what is to be printed.
+        lines: leave the ends of lines and tabs as they are.
+    """
+    text = _HIDDEN.sub(lambda found: _escape(found[0]), text)
+    return text if lines else text.replace("\n", r"\n").replace("\t", r"\t")
+
+
+def _escape(character: str) -> str:
+    if unicodedata.category(character) == "Cs" and 0xDC80 <= ord(character) <= 0xDCFF:  # a byte that is not UTF-8
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape", "surrogatepass").decode()
+
+
+def as_cell(text: str) -> str:
+    """A text as a cell of a spreadsheet, where it would be taken for a formula with ``'`` before it.
+
+    :func:`from_cell` gives it back.
+    """
+    return f"'{text}" if text.lstrip("'").startswith(_FORMULA) else text
+
+
+def from_cell(text: str) -> str:
+    """The text that :func:`as_cell` made a cell of."""
+    return text[1:] if text.startswith("'") and text.lstrip("'").startswith(_FORMULA) else text

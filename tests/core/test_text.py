@@ -1,0 +1,47 @@
+"""Names that would act on a terminal or in a spreadsheet are only read there."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partlabel.core.errors import UserError
+from partlabel.core.text import as_cell, from_cell, shown
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Ä b.jpg", "Ä b.jpg"),
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("a\u202egpj.exe", r"a\u202egpj.exe"),
+        ("a\rb", r"a\rb"),
+        ("a\nb\tc", "a\nb\tc"),
+        ("a\udcff", r"a\xff"),
+        ("\ud800", r"\ud800"),
+        ("\x85\u2028", r"\x85\u2028"),
+        ("猫 🐈 עברית", "猫 🐈 עברית"),
+    ],
+)
+def test_by_hand(text, expected):
+    assert shown(text) == expected
+
+
+@given(st.text())
+def test_whatever_is_shown_can_be_printed(text):
+    line = shown(text, lines=False)
+    assert line.encode() is not None
+    assert len(line.splitlines()) <= 1
+    assert shown(line) == line
+
+
+def test_offenders_stay_on_their_line():
+    assert str(UserError("2 names", ["a\nb", "c\x1b"])) == "2 names\n  a\\nb\n  c\\x1b"
+
+
+@given(st.text(alphabet="'=+-@\t\r\nab1") | st.text())
+def test_cells_give_their_text_back_and_never_begin_a_formula(text):
+    cell = as_cell(text)
+    assert from_cell(cell) == text
+    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
