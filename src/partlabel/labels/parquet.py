@@ -81,7 +81,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     except UserError:
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError) as error:
-        raise UserError(f"{path}: not a readable Parquet file; it may be cut, damaged or of another kind") from error
+        raise UserError(f"{path}: {_instead(str(path))}") from error
     fields, stored = arrays.fields(), about.pop("checksum")
     if stored is not None and stored != _checksum(images, groups, fields, about):
         raise UserError(f"{path}: its content does not fit its check sum: damaged, or changed by another program")
@@ -114,6 +114,27 @@ def _checksum(
             kind = np.int64 if name == "indptr" else dict(LISTS.values())[name].to_pandas_dtype()
             found = zlib.crc32(np.ascontiguousarray(fields[name], kind).data, zlib.crc32(name.encode(), found))
     return found
+
+
+#: endings of files that an import reads, and the format that is tried first
+_IMPORTED = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".xlsx": "csv",
+    ".ods": "csv",
+    ".json": "coco",
+    ".xml": "cvat",
+}
+
+
+def _instead(path: str) -> str:
+    """What to do with a file that is no Parquet file."""
+    stem, ending = os.path.splitext(path)
+    if ending.lower() in _IMPORTED:
+        command = f"partlabel import {_IMPORTED[ending.lower()]} {path} -o {stem}.parquet"
+        return f"is not a label table yet; make one first: {command}"
+    return "not a readable Parquet file; it may be cut, damaged or of another kind"
 
 
 def _about(file: pq.ParquetFile, path: Any) -> dict[str, Any]:

@@ -80,6 +80,17 @@ class Data:
         }
 
 
+def _in_order(validation: LabelTable, classes: tuple[str, ...]) -> LabelTable:
+    """Give the validation table with its classes in the order of those that are trained."""
+    if validation.classes == classes:
+        return validation
+    differ = [f"{name}: only in the training labels" for name in classes if name not in validation.classes]
+    differ += [f"{name}: only in the validation labels" for name in validation.classes if name not in classes]
+    if differ:
+        raise UserError("the validation labels have other classes than the training labels", differ)
+    return validation.select_classes(classes)
+
+
 def prepare_data(
     config: Config,
     labels: LabelTable,
@@ -96,8 +107,8 @@ def prepare_data(
             missing or bad.
     """
     check_labels(labels, config.unknown_as_absent)
-    if validation is not None and validation.classes != labels.classes:
-        raise UserError("the validation labels have other classes than the training labels, or in another order")
+    if validation is not None:
+        validation = _in_order(validation, labels.classes)
     prepared = prepare(labels, images, config.images, config.workers, report)
     own = None if validation is None else prepare(validation, images, config.images, config.workers, report)
     rows, held_out = _split(prepared, own, config, earlier)

@@ -37,7 +37,11 @@ def is_started(run: Path, identity: dict[str, Any], resume: bool) -> bool:
             raise UserError(f"{run}: holds a run already; resume it or choose another folder")
         changed = differences(json.loads(marker.read_text(encoding="utf-8")), identity)
         if changed:
-            raise UserError(f"{run}: cannot be resumed, as it was started with other settings or labels", changed)
+            raise UserError(
+                f"{run}: cannot be resumed, as it was started with other settings or labels; to train on from its "
+                f"model with these, use another folder: --weights {run} -o ANOTHER",
+                changed,
+            )
         return True
     if run.is_dir():
         sweep(run)  # a process that was killed while it wrote the marker leaves a temporary file

@@ -28,11 +28,11 @@ import torch
 from numpy.typing import NDArray
 
 from partlabel import formats
-from partlabel.labels import simulate
 from partlabel.app.demo.digits import CLASSES, Scene, draw_scenes
 from partlabel.app.demo.figure import Example, draw
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json, write_text
+from partlabel.labels import simulate
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import Metrics
 from partlabel.models.model import Model
