@@ -12,13 +12,12 @@ on all labels, over the same classes. The four ways:
 - score: the higher another model scores a pair, the likelier its label is known.
 - one-sided: absent labels are rare, and in two of five classes there are none; such classes are not measured.
 
-The numbers are ``experiments/results/honest.json``; finished rows are not run again.
+The rows are ``experiments/results/honest.jsonl``; finished ones are not run again, and a table of them is printed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +27,16 @@ from numpy.typing import NDArray
 
 from experiments.frozen import pooled
 from experiments.main_job import FROZEN
-from partlabel import LabelTable, Model, formats
-from partlabel.core.files import write_json
+from experiments.store import RESULTS, Store
+from partlabel import Model, formats
 from partlabel.metrics import evaluate
 from partlabel.metrics.headline import MEANS, headline
-from partlabel.training.folds import out_of_fold
+from partlabel.training.discriminant import out_of_fold
 
-RESULT = Path(__file__).parent / "results" / "honest.json"
+STORE = Store(RESULTS / "honest.jsonl")
 WAYS = ("random", "habit", "score", "one-sided")
 #: images and classes of a table
-SIZES = {"500 x 8": (500, 8), "1500 x 12": (1500, 12), "1500 x 80": (1500, 80), "4000 x 30": (4000, 30)}
+SIZES = {"500 x 8": (500, 8), "1500 x 12": (1500, 12), "1500 x 80": (1500, 80)}
 SEEDS = 20
 #: a class is drawn where at least this share of the images shows it, and at least three of them
 _SHARE = 0.02
@@ -85,8 +84,7 @@ def row(way: str, size: str, seed: int, features: Floats, labels: NDArray[np.int
     all_labels = labels[np.ix_(chosen, columns)]
     given = np.where(known(way, all_labels, other[np.ix_(chosen, columns)], random), all_labels, 0).astype(np.int8)
     names = [str(c) for c in columns]
-    table = LabelTable.from_dense([str(i) for i in chosen], names, given)
-    scores = out_of_fold(features[chosen], table, seed=seed)
+    scores = out_of_fold(features[chosen], given, seed=seed)
     found = headline(scores, given, names, seed=seed)
     of = {"way": way, "size": size, "seed": seed, "classes": len(names), "measured": int(found.measured.sum())}
     if not found.measured.any():
@@ -142,7 +140,6 @@ def main() -> None:
     parser.add_argument(
         "--features", type=Path, help="features (N, D) of train.txt and then test.txt, .npy, made before"
     )
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     torch.set_num_threads(1)
     table, _ = formats.read("csv", options.data / "labels.csv", coding="native")
@@ -156,15 +153,19 @@ def main() -> None:
     else:
         features = np.load(options.features)
     other = other_scores(features, labels)
-    rows = json.loads(options.out.read_text())["rows"] if options.out.is_file() else []
-    done = {(r["way"], r["size"], r["seed"]) for r in rows}
-    for size in SIZES:
-        for seed in range(SEEDS):
+    done = STORE.read()
+    for seed in range(SEEDS):
+        for size in SIZES:
             for way in WAYS:
-                if (way, size, seed) not in done:
-                    rows.append(row(way, size, seed, features, labels, other))
-            write_json(options.out, {"summary": summary(rows), "rows": rows})
-            print(f"{size}, seed {seed}", flush=True)
+                name = f"{way}, {size}, seed {seed}"
+                if name not in done:
+                    STORE.add(name, row(way, size, seed, features, labels, other))
+    for line in summary(list(STORE.read().values())):
+        print(
+            f"{line['way']:10} {line['size']:10} {line['metric']:13} {line['tables']:3} tables  "
+            f"held {line['held']:.2f}  width {line['width']:5.1f}  error {line['mean_error']:+5.1f}  "
+            f"known labels alone {line['known_labels_alone_mean_error'] or float('nan'):+5.1f}"
+        )
 
 
 if __name__ == "__main__":

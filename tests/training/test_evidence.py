@@ -9,6 +9,7 @@ from partlabel import LabelTable
 from partlabel.core.errors import UserError
 from partlabel.metrics.headline import MIN_KNOWN, say
 from partlabel.metrics.thresholds import NEVER
+from partlabel.tasks.complete import complete_run
 from partlabel.tasks.predict import predict
 from partlabel.training.card import FILE
 from partlabel.training.evidence import evidence
@@ -123,3 +124,29 @@ def test_validation_that_can_measure_nothing_says_why(tmp_path, capsys):
     assert headline["metrics"]["mean_ap"]["value"] is None
     assert f"{MIN_KNOWN} known labels of either sign" in say(headline)
     assert summary["best_epoch"] in (1, 2)
+
+
+def test_a_closed_form_head_is_judged_by_heads_like_it_and_needs_no_validation_part(tmp_path):
+    """Its thresholds and calibration rest on all known labels, and so does what complete fills in."""
+    table = half_known(tmp_path, 80)
+    config = tiny_config(optim__name="closed-form", loss__name="bce", **FROZEN)
+    run = train(table, tmp_path / "pictures", out=tmp_path / "run", config=config)
+    found = evidence(run)
+    assert found is not None
+    assert (found.kind, found.same_scale) == ("out-of-fold", True)
+    known = table.class_counts()
+    rows = run.thresholds["classes"]
+    assert [row["known_present"] for row in rows] == known[0].tolist()
+    assert [row["known_absent"] for row in rows] == known[1].tolist()
+    assert set(run.description()["threshold_sources"]) <= {"own", "calibrated"}
+    assert "calibration" in run.description()
+    made, report = complete_run(run, tmp_path / "pictures", precision=0.55, confidence=0.6)
+    assert report["held_out"] == "out-of-fold"
+    given = made.without_origin("model")
+    assert given.num_known == table.num_known
+    assert made.num_known - given.num_known == report["present"]["filled"] + report["absent"]["filled"]
+    made, report = complete_run(run, tmp_path / "pictures", precision=0.999, confidence=0.99)
+    assert made.num_known == table.num_known
+    for sign in ("present", "absent"):
+        assert report[sign]["reachable"]["tested"] >= report[sign]["reachable"]["wrong"] >= 0
+        assert 0 <= report[sign]["reachable"]["lower_bound"] < 0.999

@@ -7,10 +7,11 @@ the unknown labels drawn from these probabilities (multiple imputation; Rubin 19
 Which probability an unknown label has cannot be known from the known ones alone. Two accounts are possible: whether a
 label is known depends on its score only, then it has the calibrated probability of a known label with the same score;
 or it depends on its class and sign only, then that probability is shifted (:mod:`partlabel.metrics.prevalence`). The
-value is that of the second account, which holds where people tick what they see. The interval holds both accounts, half
-the shift, and a shift of ``OPPOSITE`` the other way, each with 1.96 standard deviations over resamples. A resample
-draws the images anew (Efron 1979), fits the calibration and the shift to them, draws a shift from what is believed
-about it, and draws the unknown labels.
+value is that of the second account, which holds where people tick what they see. The interval holds both accounts and
+half the shift, each with 1.96 standard deviations over resamples, and what the known labels alone say, which is right
+where they are a random draw, and nearer than both accounts where something chose them that knows more than the scores.
+A resample draws the images anew (Efron 1979), fits the calibration and the shift to them, draws a shift from what is
+believed about it, and draws the unknown labels.
 
 The area under the ROC curve does not depend on how often a class is present; its value is that of the known labels.
 """
@@ -41,8 +42,6 @@ MEANS = ("mean_ap", "mean_roc_auc", "pc_precision", "pc_recall", "macro_f1", "pr
 MIN_KNOWN = 5
 #: known labels of either sign, over all measured classes, below which there are no means
 MIN_IN_ALL = 20
-#: shift the other way, in log-odds, that the interval holds as well
-OPPOSITE = 0.5
 RESAMPLES = 100
 #: classes named in a line
 SHOWN = 5
@@ -156,7 +155,8 @@ def headline(
     if len(columns):
         units = np.arange(len(labels)) if units is None else units
         imputed = _Imputed(scores[:, columns], labels[:, columns], limits[columns], units, resamples, seed)
-        alone = known.roc_auc[columns]
+        prevalence = present[columns] / (present + absent)[columns]
+        alone = np.stack([*(getattr(known, name)[columns] for name in PER_CLASS[:-1]), prevalence], 1)
         if min(present[columns].sum(), absent[columns].sum()) >= MIN_IN_ALL:
             means = {name: imputed.mean(i, alone) for i, name in enumerate(MEANS)}
         for i in range(len(PER_CLASS)):
@@ -242,25 +242,24 @@ class _Imputed:
         result[unknown] = self.random.random(likely.shape) < likely
         return result
 
-    def mean(self, metric: int, roc_auc: Floats) -> Estimate:
-        """The mean over the classes of a metric, see ``PER_CLASS``; ``roc_auc``: (C,) of the known labels."""
-        return Estimate(*self._around(metric, _mean(self.values), _mean(self.resampled), float(roc_auc.mean())))
+    def mean(self, metric: int, alone: Floats) -> Estimate:
+        """The mean over the classes of a metric, see ``PER_CLASS``; ``alone``: (C, 6) of the known labels alone."""
+        return Estimate(*self._around(metric, _mean(self.values), _mean(self.resampled), float(_mean(alone)[metric])))
 
-    def of_class(self, metric: int, roc_auc: Floats) -> Floats:
+    def of_class(self, metric: int, alone: Floats) -> Floats:
         """(C, 3) the metric of each class: value, low, high."""
-        rows = zip(self.values, self.resampled, roc_auc, strict=True)
-        return np.array([self._around(metric, values, drawn, alone) for values, drawn, alone in rows])
+        rows = zip(self.values, self.resampled, alone[:, metric], strict=True)
+        return np.array([self._around(metric, values, drawn, float(known)) for values, drawn, known in rows])
 
-    def _around(self, metric: int, values: Floats, drawn: Floats, roc_auc: float) -> tuple[float, float, float]:
+    def _around(self, metric: int, values: Floats, drawn: Floats, alone: float) -> tuple[float, float, float]:
         """Value, low and high from (accounts, metrics) and (accounts, metrics, resamples)."""
-        name = PER_CLASS[metric]
         each, spread = values[:, metric], _spread(drawn[:, metric])
-        value = float(each[_SHIFTED])
-        if name == "roc_auc":
-            value = roc_auc
-            each, spread = np.append(each, roc_auc), np.append(spread, spread[0])
+        value, least = float(each[_SHIFTED]), 0.0
+        if PER_CLASS[metric] == "roc_auc":
+            value, least = alone, float(spread[0])  # the known labels give the value, so they have a deviation too
         if np.isnan(value):
             return np.nan, np.nan, np.nan
+        each, spread = np.append(each, alone), np.append(spread, least)
         low, high = float(np.nanmin(each - _Z * spread)), float(np.nanmax(each + _Z * spread))
         return value, max(0.0, low), min(1.0, high)
 
@@ -269,7 +268,6 @@ _ACCOUNTS: tuple[Callable[[Any], Any], ...] = (
     lambda shift: shift,  # known by class and sign
     lambda shift: 0.5 * shift,
     lambda shift: 0.0 * shift,  # known by score
-    lambda shift: 0.0 * shift + OPPOSITE,
 )
 _SHIFTED = 0
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib import resources
+from importlib.metadata import version
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-import partlabel
 from partlabel.app.report import charts
 from partlabel.app.report.thumbnails import thumbnails
 from partlabel.metrics.thresholds import threshold_text
@@ -57,7 +57,7 @@ def render(report: dict[str, Any], images: str | os.PathLike[str] | None = None)
         kinds=_kinds(report["runs"]),
         style=Markup(text["style.css"]),
         script=Markup(text["script.js"]),
-        version=partlabel.__version__,
+        version=version("partlabel"),
         rows=_ROWS,
         changes=_CHANGES,
         curves=charts.CURVES,
