@@ -42,7 +42,8 @@ def test_csv_there_and_back(tmp_path, asked):
     write_csv(path, table, scores, questions)
     listed = rows(path)
     assert list(listed[0]) == ["image", "class", "score", "why", "answer"]
-    assert [row["class"] for row in listed] == ["cat"] * 2 + ["dog, big"] * 2 + ["<cow>"] * 2
+    assert [row["class"] for row in listed] == [table.classes[c] for c in questions.cls]
+    assert [row["image"] for row in listed] == [NAMES[i] for i in questions.image]
     assert {row["answer"] for row in listed} == {""}
     first = listed[0]
     at = NAMES.index(first["image"]), table.classes.index(first["class"])
@@ -168,7 +169,8 @@ def test_from_questions_to_labels(capsys, run):
     assert main(words) == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["questions"], printed["random"], printed["seek"]) == (9, 4, 5)
-    assert [row["questions"] for row in printed["classes"]] == [3, 3, 3]
+    assert sum(row["questions"] for row in printed["classes"]) == 9
+    assert all(row["questions"] for row in printed["classes"])
     assert len(json.loads((run / "tasks.json").read_text())) == 9
     truth = LabelTable.read_parquet(run / "truth.parquet")
     listed = rows(run / "q.csv")

@@ -69,7 +69,7 @@ def test_names_of_strangers_are_text(page):
 def test_what_it_says(opened, page):
     found = page[1]["runs"][0]
     body = opened.inner_text("body")
-    ap = found["results"]["metrics"][0]
+    ap = found["headline"]["metrics"]["mean_ap"]
     assert f"{100 * ap['value']:.1f}" in opened.inner_text("#run-1 .figures")
     assert f"{100 * ap['low']:.1f} to {100 * ap['high']:.1f}" in opened.inner_text("#run-1 .figures")
     assert found["random_check"]["sentence"] in re.sub(r"\s+", " ", body)

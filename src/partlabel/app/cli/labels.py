@@ -152,7 +152,7 @@ def simulate(
             by itself.
     """
     with reporting(json) as report:
-        from partlabel import simulate as strategies
+        from partlabel.labels import simulate as strategies
         from partlabel.labels.table import LabelTable
 
         if (proportion is None) != (strategy == "noisy+"):

@@ -27,7 +27,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from partlabel import formats, simulate
+from partlabel import formats
+from partlabel.labels import simulate
 from partlabel.app.demo.digits import CLASSES, Scene, draw_scenes
 from partlabel.app.demo.figure import Example, draw
 from partlabel.core.errors import UserError

@@ -156,7 +156,7 @@ def _headline(run: Run, on: Measured | None) -> dict[str, Any] | None:
 
 
 def _run_section(run: Run, on: Measured | None, found: Numbers | None) -> dict[str, Any]:
-    planned = run.config.optim.epochs
+    planned = run.config.epochs
     scored = [row for row in run.epochs if row["validation"] and row["validation"]["mean_ap"] is not None]
     best = max(scored, key=lambda row: row["validation"]["mean_ap"]) if scored else run.epochs[-1]
     return {
