@@ -22,6 +22,7 @@ from partlabel.training.engine import Engine
 from partlabel.training.folder import write_history, write_scores
 from partlabel.training.labels import TrainingLabels
 from partlabel.training.optimizer import Loss, build_optimizer, frozen_stages
+from partlabel.training.run import THRESHOLDS
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,7 @@ def save(job: Job, state: State, held_out: NDArray[np.float32] | None) -> None:
     if job.engine.first:
         state.model.save(job.out / "last")
         if improved or state.best is None:  # an epoch without a number never takes the place of one that has one
+            (job.out / THRESHOLDS).unlink(missing_ok=True)  # they were chosen for the model that goes
             copy_model(job.out / "last", job.out / "best")
             if held_out is not None:
                 write_scores(job.out, state.model.classes, held_out)

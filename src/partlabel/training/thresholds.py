@@ -76,6 +76,8 @@ def fit_run(run: Run | str | os.PathLike[str], goal: Goal = "f1", wanted: float 
     run = run if isinstance(run, Run) else Run(run)
     held = _judged(run)
     before = np.asarray(run.description()["thresholds"], np.float32)
+    if not (run.folder / THRESHOLDS).is_file():  # nothing was chosen yet, whatever a killed process wrote
+        before = np.full_like(before, DEFAULT)
     table = random_sample(held.table)
     labels, classes = table.dense(), held.table.classes
     calibration = calibrate(held.scores, labels)
@@ -85,8 +87,8 @@ def fit_run(run: Run | str | os.PathLike[str], goal: Goal = "f1", wanted: float 
     plain = reliability(sigmoid(held.scores[known].astype(np.float64)), labels[known] > 0)
     left_out = held.table.num_known - table.num_known
     fitted = Fitted(chosen, calibration, before, left_out, crossed, plain, calibrated)
-    write_json(run.folder / THRESHOLDS, to_dict(fitted))
     write_decision(run.folder / "best", chosen.values.tolist(), goal_words(goal, wanted), chosen.sources, calibration)
+    write_json(run.folder / THRESHOLDS, to_dict(fitted))  # last: with it, the choice is made
     return fitted
 
 

@@ -20,5 +20,5 @@ def place(tmp_path_factory) -> Path:
     ]
     (folder / "labels.csv").write_text("\n".join(rows))
     tiny_config(optim__epochs=1, validation=0.3).write(folder / "config.toml")
-    train(tiny_config(optim__epochs=1, validation=0.3), table, folder / "pictures", folder / "run")
+    train(table, images=folder / "pictures", out=folder / "run", config=tiny_config(optim__epochs=1, validation=0.3))
     return folder

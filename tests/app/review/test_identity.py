@@ -112,15 +112,15 @@ def test_exchanged_images_are_scored_anew_and_old_answers_about_them_do_not_coun
 
     class Model:
         @staticmethod
-        def load(run):
+        def load(run, which="best"):
             return None
 
-    def predict(model, paths):
+    def score(model, paths, *args, **options):
         asked.extend(path.name for path in paths)
         return np.full((len(paths), 3), 9.0, np.float32)
 
     monkeypatch.setattr("partlabel.models.model.Model", Model)
-    monkeypatch.setattr("partlabel.tasks.predict.predict", predict)
+    monkeypatch.setattr("partlabel.tasks.predict.score", score)
     again = made.open()
     assert asked == ["002.png"]
     assert (again.board.scores[2] == 9).all()
