@@ -6,13 +6,13 @@
 without. ``asked``: the same number of labels, asked in rounds by the growth rule of ``partlabel next`` from a random
 start. ``grid``: tables of 200 to 6,000 images, 2 to 80 classes, 1 % to 100 % known, known at random, by habit or by one
 sign; the strength that the table chooses for itself against the best one of a grid, chosen with the true labels of
-images that were held out. Results are ``experiments/results/closed_form/*.json``; finished rows are not computed again.
+images that were held out. Results are ``experiments/results/closed_form/*.jsonl``; what is finished is not computed
+again.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +23,8 @@ import torch
 from numpy.typing import NDArray
 
 from experiments.main_job import tables
+from experiments.store import RESULTS, Store
 from partlabel import Config, LabelTable, Model, simulate
-from partlabel.core.files import write_json
 from partlabel.metrics import average_precision
 from partlabel.tasks.next_labels import grow
 from partlabel.training import discriminant
@@ -33,7 +33,6 @@ from partlabel.training.discriminant import Round, fit
 from partlabel.training.feature_space import FeatureSpace
 from partlabel.training.head import head_features
 
-RESULTS = Path(__file__).parent / "results" / "closed_form"
 SHARES = (0.01, 0.1, 0.3, 1.0)
 SEEDS = range(5)
 #: rounds of questions: share of all labels that is known after each; the first is drawn at random
@@ -63,16 +62,15 @@ class Rows:
     """A file of results, row by row."""
 
     def __init__(self, name: str) -> None:
-        self.path = RESULTS / f"{name}.json"
-        self.rows: dict[str, Any] = json.loads(self.path.read_text()) if self.path.is_file() else {}
+        self.store = Store(RESULTS / "closed_form" / f"{name}.jsonl")
+        self.rows = self.store.read()
 
     def add(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Compute a row, unless it is there."""
         if name not in self.rows:
             began = time.process_time()
             self.rows[name] = {**compute(), "cpu_seconds": round(time.process_time() - began, 1)}
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self.path, self.rows)
+            self.store.add(name, self.rows[name])
             print(name, self.rows[name], flush=True)
         return self.rows[name]
 

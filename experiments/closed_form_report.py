@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from experiments.reading import Results
 from experiments.rendering import table, words
-from experiments.store import RESULTS
+from experiments.store import RESULTS, Store
 
 ABOUT = """Not of the paper. The preset `small` solves a linear head in closed form on frozen features: a regularised
 discriminant with the covariance of all images, labelled or not, on the square root of the averaged features, and one
@@ -27,8 +26,7 @@ least 100 known present labels: {many_within:.0%} of {many}."""
 
 
 def _read(name: str) -> dict[str, Any]:
-    path = RESULTS / "closed_form" / f"{name}.json"
-    return json.loads(path.read_text()) if path.is_file() else {}
+    return Store(RESULTS / "closed_form" / f"{name}.jsonl").read()
 
 
 def _mean(values: list[float]) -> str:
