@@ -40,7 +40,7 @@ def reporting(as_json: bool) -> Generator[Callable[[dict[str, Any], str], None]]
             text = json.dumps(result, ensure_ascii=False, allow_nan=False)
         print(shown(text), file=out, flush=True)
         if step and not as_json:
-            print(f"Next: {shown(step, lines=False)}", file=sys.stderr, flush=True)
+            print(f"Next: {shown(step, lines=False)}", file=out, flush=True)
 
     if not as_json:
         yield report
