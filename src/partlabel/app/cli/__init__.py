@@ -39,7 +39,7 @@ __all__ = ["app", "main"]
 _WRITTEN = ("output", "held_out")
 
 HELP = """\
-Train a multi-label image classifier when only some labels of each picture are known, and predict the rest.
+Train a multi-label image classifier when only some labels of each image are known, and predict the rest.
 
 From your own label table to predictions:
   partlabel import csv labels.csv --images photos -o labels.parquet
