@@ -1,6 +1,6 @@
 """JPEG file to (3, size, size) uint8: Pillow, torchvision, torchcodec and simplejpeg in one run, one thread.
 
-Run ``python -m benchmarks.decode [--images FOLDER]``. The pictures are photographs of 320 x 240 pixels, and mosaics of
+Run ``python -m benchmarks.decode [--images FOLDER]``. The images are photographs of 320 x 240 pixels, and mosaics of
 them at 640 x 480 and 2000 x 1500 pixels. Every way reads the file and ends in the same resize; its pixels are compared
 with those of a full decode by Pillow. Ways that decode at 1/2, 1/4 or 1/8 of the size differ by a little: the largest
 and the mean difference are reported. Times are processor time of this process, so that other work on the machine
@@ -121,7 +121,7 @@ def make_pictures(source: Path, folder: Path) -> dict[str, list[Path]]:
 
 
 def compare(paths: list[Path], size: int) -> dict[str, Any]:
-    """Milliseconds a picture for each way (medians of interleaved rounds), and its difference from the full decode."""
+    """Milliseconds an image for each way (medians of interleaved rounds), and its difference from the full decode."""
     seconds: dict[str, list[float]] = {name: [] for name in WAYS}
     for _ in range(ROUNDS):
         for name, way in WAYS.items():
@@ -141,7 +141,7 @@ def compare(paths: list[Path], size: int) -> dict[str, Any]:
 
 
 def detects_damage(paths: list[Path]) -> dict[str, Any]:
-    """For each decoder: pictures cut by a third, and pictures with one bit turned, that it refuses."""
+    """For each decoder: images cut by a third, and images with one bit turned, that it refuses."""
     generator = np.random.default_rng(0)
     refused = {name: {"cut": 0, "bit": 0} for name in WAYS}
     with tempfile.TemporaryDirectory() as folder:
@@ -165,7 +165,7 @@ def _decode_small(path: Path) -> int:
 
 
 def threads_or_processes(paths: list[Path]) -> dict[str, float]:
-    """Wall-clock milliseconds a picture for the check of many files (decode at 1/8), two threads or two processes."""
+    """Wall-clock milliseconds an image for the check of many files (decode at 1/8), two threads or two processes."""
     seconds: dict[str, list[float]] = {"one thread": [], "two threads": [], "two processes": []}
     with ThreadPoolExecutor(2) as threads, ProcessPoolExecutor(2) as processes:
         list(processes.map(_decode_small, paths[:8]))

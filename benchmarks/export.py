@@ -1,10 +1,10 @@
-"""How many pictures to run at once on a CPU: batches of 1 to 64 of the same pictures, by PyTorch and by onnxruntime.
+"""How many images to run at once on a CPU: batches of 1 to 64 of the same images, by PyTorch and by onnxruntime.
 
     python -m benchmarks.export --data ../shared/data/coco-mini [--threads N]
 
-EfficientNet-Lite0 at 224 pixels, 80 classes, 64 decoded pictures. "predict" is what :func:`partlabel.predict` runs,
+EfficientNet-Lite0 at 224 pixels, 80 classes, 64 decoded images. "predict" is what :func:`partlabel.predict` runs,
 "features" what fills the cache of a frozen backbone (both in the layout that they use), "onnx" an exported file. In
-each round every batch size runs over all 64 pictures; their results must agree within 1e-4 (of the largest value, where
+each round every batch size runs over all 64 images; their results must agree within 1e-4 (of the largest value, where
 that is above 1). With one thread it is processor time.
 """
 
@@ -47,7 +47,7 @@ def over(run: Run, pixels: np.ndarray, size: int) -> np.ndarray:
 
 
 def by_size(run: Run, pixels: np.ndarray, rounds: int) -> dict[str, Any]:
-    """Milliseconds a picture by batch size, and the largest difference between batch sizes."""
+    """Milliseconds an image by batch size, and the largest difference between batch sizes."""
     found: dict[int, np.ndarray] = {}
 
     def keep(size: int) -> None:

@@ -1,11 +1,11 @@
-"""The review server under load: 100,000 pictures, 600 classes, four browsers.
+"""The review server under load: 100,000 images, 600 classes, four browsers.
 
     python -m benchmarks.review --data ../shared/data/coco-mini [--pictures N --classes C]
 
 The names are made up and share real photographs by hard links; scores and labels are drawn. The server is a process of
 its own and is asked over HTTP, as a browser asks. Measured are: the first start, which sorts all pairs; a start with
 that stored, until the first answer of the server; pages of queues with and without filters, each filter asked for the
-first time; the next picture (its labels and the picture itself), thumbnails made and kept; and answers on disk in a
+first time; the next image (its labels and the image itself), thumbnails made and kept; and answers on disk in a
 second by four browsers at once. Each list of questions is checked against the arrays.
 """
 
@@ -37,7 +37,7 @@ KNOWN, FILLED, BROWSERS, SECONDS = 0.01, 0.03, 4, 10.0
 
 
 def make(folder: Path, data: Path, pictures: int, classes: int) -> tuple[Path, Path, Path]:
-    """A run with scores, a label table and pictures."""
+    """A run with scores, a label table and images."""
     random = np.random.default_rng(0)
     photos, images, run = sorted((data / "images").glob("*.jpg")), folder / "images", folder / "run"
     (run / "best").mkdir(parents=True)
@@ -139,7 +139,7 @@ def pages(browser: httpx.Client, classes: int) -> dict[str, Any]:
         "all, one class by score and name": milliseconds(
             ask("all", low=0.1, search="12", **{"class": lambda i: int(drawn[i])}), range(50)
         ),
-        "all pictures and classes by name (the slowest)": milliseconds(ask("all", search=lambda i: f"{i}7"), range(3)),
+        "all images and classes by name (the slowest)": milliseconds(ask("all", search=lambda i: f"{i}7"), range(3)),
     }
 
 
@@ -230,7 +230,7 @@ def main() -> None:
             result["page_ms"] = pages(browser, classes)
             result["next_picture_ms"] = {
                 "its labels": milliseconds(lambda i: browser.get(f"/api/picture/{i}"), random[:200]),
-                "the picture": milliseconds(lambda i: browser.get(f"/photo/{tags[i]}/{i}"), random[:200]),
+                "the image": milliseconds(lambda i: browser.get(f"/photo/{tags[i]}/{i}"), random[:200]),
             }
             result["thumbnail_ms"] = {
                 "made": milliseconds(lambda i: browser.get(f"/thumbnail/{tags[i]}/{i}"), random[:300]),

@@ -21,7 +21,7 @@ def interleaved(sides: Mapping[str, Callable[[], object]], rounds: int, repeats:
     With one thread it is processor time of that thread, with more it is wall-clock time. On a machine with other work
     the lowest time says most: a call that is interrupted comes back to cold caches.
 
-    Before, a block of 31 MB is taken and given back, as any training does with its pictures: until then glibc returns
+    Before, a block of 31 MB is taken and given back, as any training does with its images: until then glibc returns
     every block of a megabyte to the system, and each tensor costs the page faults of a new one.
     """
     torch.empty(31 * 2**20, dtype=torch.uint8)

@@ -1,8 +1,8 @@
-"""Images a second of a training epoch against a bare torch loop: same network, batches, pictures and optimizer.
+"""Images a second of a training epoch against a bare torch loop: same network, batches, images and optimizer.
 
     python -m benchmarks.training --data ../shared/data/coco-mini
 
-Both sides read the same decoded pictures; the bare loop does nothing but normalise, forward, loss, backward, step.
+Both sides read the same decoded images; the bare loop does nothing but normalise, forward, loss, backward, step.
 Rounds take turns. Both must end with the same weights.
 """
 

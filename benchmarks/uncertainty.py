@@ -2,10 +2,10 @@
 
     python -m benchmarks.uncertainty --data ../shared/data/coco-mini [--threads N]
 
-EfficientNet-Lite0 at 224 pixels, 80 classes. All sides read the same decoded pictures in the same blocks and take turns
-after each block; the pass is one without dropout and without graph. All take 8 pictures at once, which is fastest. The
-classifier is random: time does not depend on it. baal runs on a few pictures only, and is compared by the time of a
-picture; it needs ``pip install --no-deps baal structlog``. Its means and variances must be those of partlabel within
+EfficientNet-Lite0 at 224 pixels, 80 classes. All sides read the same decoded images in the same blocks and take turns
+after each block; the pass is one without dropout and without graph. All take 8 images at once, which is fastest. The
+classifier is random: time does not depend on it. baal runs on a few images only, and is compared by the time of a
+image; it needs ``pip install --no-deps baal structlog``. Its means and variances must be those of partlabel within
 the error of the samples.
 """
 
@@ -71,7 +71,7 @@ def by_baal(model: Model, pixels: np.ndarray) -> torch.Tensor:
 
 
 def in_turns(sides: dict[str, Callable[[np.ndarray], object]], count: int) -> dict[str, dict[str, float]]:
-    """Milliseconds of a picture, the median and the lowest of all blocks; the sides take turns after each block.
+    """Milliseconds of an image, the median and the lowest of all blocks; the sides take turns after each block.
 
     The first block is run once before. With one thread it is processor time, as in benchmarks.timing.
     """

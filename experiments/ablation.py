@@ -1,7 +1,7 @@
 """The ablation at 10 % known labels (table 4), and the share of the gap to all labels that the full method closes.
 
 ``single-rate``: the paper's protocol, everything at its one learning rate, from a random head. ``tuned``: each row at
-its own best learning rate, chosen on a held-out part of the training pictures; from a head trained on the frozen
+its own best learning rate, chosen on a held-out part of the training images; from a head trained on the frozen
 backbone. In both, one more row has the strategy of relabelling that is best on that part.
 """
 
@@ -58,7 +58,7 @@ def jobs(preset: Preset, results: Results) -> list[Job]:
 
 
 def choosing(results: Results, protocol: str) -> list[Job]:
-    """The full method with each strategy, one seed, on held-out pictures.
+    """The full method with each strategy, one seed, on held-out images.
 
     ``tuned``: at the best rate of [e], then the best strategy at each rate; none while the rates of [e] are not there.
     """
@@ -77,7 +77,7 @@ def choosing(results: Results, protocol: str) -> list[Job]:
 
 
 def chosen(results: Results, protocol: str) -> list[Job]:
-    """The full method with its best strategy on the test pictures; none while some are not there."""
+    """The full method with its best strategy on the test images; none while some are not there."""
     best = results.best(choosing(results, protocol))
     return [] if best is None else [replace(best, held_out=False, seed=seed) for seed in results.preset.seeds]
 
@@ -94,13 +94,13 @@ def at_rates(results: Results, job: Job) -> list[Job]:
 
 
 def tuning(results: Results, name: str) -> list[Job]:
-    """A row at each rate, one seed, on held-out pictures."""
+    """A row at each rate, one seed, on held-out images."""
     row = rows("tuned", results.preset.seeds[0])[name]
     return at_rates(results, replace(row, held_out=True)) if row.base == "tuned" else []
 
 
 def tuned(results: Results, name: str) -> list[Job]:
-    """A row at its best rate on the test pictures; none while its rates are not all there."""
+    """A row at its best rate on the test images; none while its rates are not all there."""
     preset = results.preset
     grid = tuning(results, name)
     if not grid:
@@ -122,18 +122,18 @@ from tables 1 and 7) the full method closes (76.40 - 72.15) / (79.22 - 72.15) = 
 and BCE with every label. Two rows, not in the paper's table, have the g(0.1) that is best in the paper's own figure,
 20 instead of 5: a larger step where few labels are known. `as chosen` is the full method with the best of four
 strategies of relabelling, [e] with theta 0.3, [b] 0.8, [c] 1 and the class-adaptive one with 0.8, which is not in the
-paper (chosen on a held-out part of the training pictures with all their labels, first seed); at the single rate with
+paper (chosen on a held-out part of the training images with all their labels, first seed); at the single rate with
 g(0.1) = 20 too. In the second protocol, which the paper does not have, each row has its own best rate, chosen on that
 held-out part."""
-HERE = """Here 3,000 pictures of 128 px, 3 epochs, lite0, batches of 16, relabelling before epochs 2 and 3. At the
+HERE = """Here 3,000 images of 128 px, 3 epochs, lite0, batches of 16, relabelling before epochs 2 and 3. At the
 paper's rate so short a schedule leaves every row far from trained, so the second protocol starts from a head that
 partial-BCE trained on the frozen backbone with the labels of the row (`the start`), and trains all by AdamW (weight
 decay 0.05; rates are factors of 4e-4), with average pooling and the statistics of batch normalisation as they are.
 AdamW divides the gradient by its size, so g is of no effect there: partial-BCE and BCE from the same start must be
-about the same. The first protocol trains on 2,700 of the pictures and has dropout (0.5) in the rows with relabelling
+about the same. The first protocol trains on 2,700 of the images and has dropout (0.5) in the rows with relabelling
 only; the second has dropout 0.2 in all. The frozen rows are the head alone, by SGD with average pooling, 20 epochs,
 dropout 0.5 and the preset's rate; `BCE, frozen` is the same training in both. The paper's theta of [c] is 5, at which
-hardly anything is labelled here; 1 is the best one of the table of relabelling above, which is of test pictures."""
+hardly anything is labelled here; 1 is the best one of the table of relabelling above, which is of test images."""
 #: MS COCO: mAP, 0-1, M-F1, m-F1
 PAPER: dict[str, tuple[float | None, ...]] = {
     "BCE, frozen": (66.21, 17.53, 62.74, 67.33),

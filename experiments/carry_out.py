@@ -1,4 +1,4 @@
-"""Carrying out one job: known labels, training, metrics of pictures that were not trained on."""
+"""Carrying out one job: known labels, training, metrics of images that were not trained on."""
 
 from __future__ import annotations
 
@@ -163,9 +163,9 @@ def _pictures(job: Job, place: Place) -> Pictures:
 
 
 def _without(table: LabelTable, fit: NDArray[np.int64], config: Config) -> LabelTable:
-    """Leave out the pictures that are held out.
+    """Leave out the images that are held out.
 
-    Where the backbone is frozen they stay without labels, so that the stored features of all pictures serve.
+    Where the backbone is frozen they stay without labels, so that the stored features of all images serve.
     """
     if config.freeze != "all":
         return table.select(fit)
@@ -201,7 +201,7 @@ def _measured(model: Model, config: Config, tested: Pictures) -> Metrics:
 
 
 def _on_rows(model: Model, config: Config, whole: Pictures, rows: NDArray[np.int64]) -> Metrics:
-    """On the part of the training pictures that was held out, from the stored features where there are any."""
+    """On the part of the training images that was held out, from the stored features where there are any."""
     if config.freeze == "all":
         return evaluate(scores_of(model, config, whole.paths, train=True)[rows], whole.table.dense(rows))
     return _measured(model, config, Pictures(whole.table.select(rows), whole.folder))

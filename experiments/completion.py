@@ -4,7 +4,7 @@
     python -m experiments.completion measure --out runs/completion
     python -m experiments.completion draw --out runs/completion
 
-One training for each seed holds out both a tenth of the pictures and a fifth of the known labels of the others, so that
+One training for each seed holds out both a tenth of the images and a fifth of the known labels of the others, so that
 completion by either kind of held-out labels is compared on the same scores. Filled in are all labels that were hidden.
 As the promise is about the draw of the held-out labels, they are also drawn anew several times for each model.
 The results are ``experiments/results/completion.jsonl``, one row a seed; finished seeds are not computed again.
@@ -36,7 +36,7 @@ DRAWS = 4
 
 
 def parts(truth: LabelTable, seed: int) -> tuple[LabelTable, LabelTable, LabelTable, NDArray[np.bool_]]:
-    """Labels to train on, labels held out by picture, labels held out by label, and which pictures are held out."""
+    """Labels to train on, labels held out by image, labels held out by label, and which images are held out."""
     known = simulate.partial(truth, KNOWN, seed)
     pictures = np.random.default_rng(seed).random(truth.num_images) < PICTURES
     of_held = pictures[known.pair_images()]
@@ -46,7 +46,7 @@ def parts(truth: LabelTable, seed: int) -> tuple[LabelTable, LabelTable, LabelTa
 
 
 def train_one(truth: LabelTable, seed: int, data: Path, out: Path) -> None:
-    """Train on a seed and keep the scores of all pictures."""
+    """Train on a seed and keep the scores of all images."""
     target = out / f"scores-{seed}.npy"
     if target.is_file():
         return
@@ -88,7 +88,7 @@ def measured(truth: LabelTable, table: LabelTable, held: LabelTable, scores: NDA
 
 
 def measure(truth: LabelTable, seed: int, out: Path) -> dict[str, Any]:
-    """One row: completion by labels held out, and by pictures held out."""
+    """One row: completion by labels held out, and by images held out."""
     scores = np.load(out / f"scores-{seed}.npy")
     learned, by_picture, by_label, _ = parts(truth, seed)
     table = learned.merge(by_picture).merge(by_label)

@@ -1,4 +1,4 @@
-"""The pictures and the true labels that experiments run on."""
+"""The images and the true labels that experiments run on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCENES = {"train": 60, "test": 40}
 
 @dataclass(frozen=True)
 class Pictures:
-    """Labels of pictures and the folder that their names are files in."""
+    """Labels of images and the folder that their names are files in."""
 
     table: LabelTable
     folder: Path

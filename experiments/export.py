@@ -3,8 +3,8 @@
     python -m experiments.export --data ../shared/data/coco-mini --out runs/export
 
 The small preset (EfficientNet-Lite0 at 224 px, frozen, average pooling) with 10 % of the labels known at random. The
-ranges of the INT8 file are measured on 100 of the training pictures. mAP is that of the test pictures, every label
-known, all files on the same decoded pictures. "Changed" counts the decisions of (picture, class) pairs that differ from
+ranges of the INT8 file are measured on 100 of the training images. mAP is that of the test images, every label
+known, all files on the same decoded images. "Changed" counts the decisions of (image, class) pairs that differ from
 the model's, at the thresholds that the training chose on its validation part. Times are processor time with one thread:
 the median of 15 calls, the files taking turns. The result is ``experiments/results/export.jsonl``.
 """

@@ -3,7 +3,7 @@
     python -m experiments.frozen --data ../shared/data/coco-mini --out runs/frozen
 
 partlabel trains with its small preset, unchanged for every row. Logistic regression (L-BFGS, one L2 for all classes, on
-the mean over the known labels of each class) has its L2 chosen on a fifth of the training pictures by mAP on their
+the mean over the known labels of each class) has its L2 chosen on a fifth of the training images by mAP on their
 known labels, then is fitted on all of them. Both see standardised pooled features.
 The results are ``experiments/results/frozen.jsonl``; a killed run goes on, finished rows are not computed again.
 """
@@ -31,7 +31,7 @@ L2 = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 def pooled(model: Model, paths: list[Path], flip: bool) -> Stored:
-    """The stored features of pictures; the same ones that training uses."""
+    """The stored features of images; the same ones that training uses."""
     stages = model.backbone.num_stages
     limit = FROZEN.images.max_pixels
     source = open_source(model, stages, paths, flip=flip, workers=1, max_pixels=limit)
@@ -58,7 +58,7 @@ def logistic_regression(features: Tensor, labels: Tensor, l2: float) -> tuple[Te
 
 
 def tuned_regression(x: Tensor, table: LabelTable, seed: int) -> tuple[Tensor, Tensor, float]:
-    """The regression with its L2 chosen on a fifth of the training pictures, and that L2."""
+    """The regression with its L2 chosen on a fifth of the training images, and that L2."""
     fit, check = table.split([0.8, 0.2], seed)
     labels = torch.from_numpy(table.dense()).float()
     scored = {}

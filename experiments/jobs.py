@@ -44,7 +44,7 @@ class Job:
     learning rate and weight decay. ``graph``: T of the label graph, 0 is none; ``last_only`` leaves its first hidden
     state out of the output. ``relabel``: two rounds by ``strategy`` with ``theta``; by default [e] with the paper's
     best theta. ``backbone``, ``pooling``: other than the base's.
-    ``held_out``: trained without a part of the training pictures, and measured on that part instead of the test part.
+    ``held_out``: trained without a part of the training images, and measured on that part instead of the test part.
     """
 
     labels: Labels

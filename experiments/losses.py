@@ -37,7 +37,7 @@ def sweep(preset: Preset) -> list[Job]:
 
 
 def tuning(preset: Preset, chosen: Labels, loss: str) -> list[Job]:
-    """The settings among which one is chosen on a held-out part of the training pictures, one seed."""
+    """The settings among which one is chosen on a held-out part of the training images, one seed."""
     return [
         Job(labels=chosen, seed=preset.seeds[0], loss=loss, rate=rate, decay=decay, held_out=True)
         for decay in preset.grid(DECAYS[chosen.kind])
@@ -46,7 +46,7 @@ def tuning(preset: Preset, chosen: Labels, loss: str) -> list[Job]:
 
 
 def tuned(results: Results, chosen: Labels, loss: str) -> list[Job]:
-    """The best setting on the test pictures; none while the grid is not complete."""
+    """The best setting on the test images; none while the grid is not complete."""
     preset = results.preset
     best = results.best(tuning(preset, chosen, loss))
     return [] if best is None else [replace(best, held_out=False, seed=seed) for seed in preset.seeds]
@@ -109,11 +109,11 @@ the two losses must be equal as they are. Where proportions differ between image
 10 %) or between classes, the weighting itself acts: `equal steps` is BCE with the mean weight of partial-BCE in its
 rate, `mean over known` is g(p) = 1/p."""
 TUNING = """Each at its best: the learning rate and weight decay with the best mAP on a held-out part of the training
-pictures, all labels of which are known for that (first seed); then trained on all training pictures and measured on
-the test pictures. Rates and decays are factors of the preset's. At 10 %, BCE with 5 times the rate and a fifth of the
+images, all labels of which are known for that (first seed); then trained on all training images and measured on
+the test images. Rates and decays are factors of the preset's. At 10 %, BCE with 5 times the rate and a fifth of the
 decay is the same training as partial-BCE: a difference of exactly 0 means that both grids have the same best. The
 paper compares at one rate only, so it has no claim on this."""
-SAME_RATE = """Partial-BCE - BCE at the same rate and decay, mAP on held-out pictures (10 % known, first seed): where
+SAME_RATE = """Partial-BCE - BCE at the same rate and decay, mAP on held-out images (10 % known, first seed): where
 the gain ends."""
 
 
@@ -147,7 +147,7 @@ def _sweep_part(results: Results) -> list[str]:
     terms = [(sign, at(results, loss, share)) for share, loss, sign in signs]
     found.append(Claim("gain at 10 % - gain at 50 %, mAP", results.contrast(terms), 1))
     return [
-        lines(results, "losses", losses_over, "known labels, %", "mAP on test pictures"),
+        lines(results, "losses", losses_over, "known labels, %", "mAP on test images"),
         lines(results, "losses-gain", gains, "known labels, %", "partial-BCE - BCE, points", zero=True),
         claims(results, found),
         "At one learning rate and weight decay, all metrics:",
@@ -212,7 +212,7 @@ def _tuning_part(results: Results) -> list[str]:
             "learning-rate",
             series,
             "learning rate, times the preset's",
-            "mAP, held-out pictures, best weight decay",
+            "mAP, held-out images, best weight decay",
             log=True,
         ),
         table(("loss, known", "best", "rates tried", "decays tried", *list(NAMES.values())[:4]), rows),

@@ -2,7 +2,7 @@
 
     python -m experiments.main_job JOB [JOB ...] --data ../shared/data/coco-mini --out runs
 
-Each job is one training and one evaluation on the test pictures; its result is
+Each job is one training and one evaluation on the test images; its result is
 a line of ``experiments/results/main_job.jsonl``. A job that was killed goes on where it stopped; a finished one is not
 run again.
 """
@@ -42,7 +42,7 @@ TUNED = START.replace(
     optim__weight_decay=0.05,
     optim__warmup=0.1,
 )
-#: the paper's setting (SGD, WELDON, batch 16, rate divided by 10 late), shortened: 128 px, 3 epochs, 3,000 pictures
+#: the paper's setting (SGD, WELDON, batch 16, rate divided by 10 late), shortened: 128 px, 3 epochs, 3,000 images
 PAPER = Config.preset("paper").replace(
     model__backbone="tf_efficientnet_lite0", images__size=128, optim__epochs=3, optim__step_after=[2]
 )
@@ -64,7 +64,7 @@ def jobs() -> dict[str, tuple[float, Config]]:
 
 
 def tables(data: Path) -> tuple[LabelTable, LabelTable]:
-    """The training and the test table of the pictures, every label known."""
+    """The training and the test table of the images, every label known."""
     with open(data / "labels.csv", encoding="utf-8", newline="") as file:
         reader = csv.reader(file)
         classes = next(reader)[1:]
@@ -87,7 +87,7 @@ def run_job(name: str, data: Path, out: Path) -> dict[str, Any]:
         config = config.replace(model__weights=str(out / "frozen-all-160px"))
     known, test = tables(data)
     check = None
-    if proportion < 1:  # the rate is chosen on other pictures of the training part
+    if proportion < 1:  # the rate is chosen on other images of the training part
         check = known.select(slice(PAPER_PICTURES, PAPER_PICTURES + CHECK_PICTURES))
         known = simulate.partial(known.select(slice(0, PAPER_PICTURES)), proportion, SEED)
     run = out / name

@@ -5,7 +5,7 @@
 2 % of the (image, class) pairs are known at first, drawn at random; then come rounds of 2 %, 10 % known after four.
 After each round a logistic regression is fitted to each class (L-BFGS from the weights of the round before, at most 25
 steps, L2 0.1 on the mean over the known labels of the class, for every row and round), its scores decide the next
-questions, and it is measured on the test pictures at threshold 0. It sees the first 384 principal components of the
+questions, and it is measured on the test images at threshold 0. It sees the first 384 principal components of the
 standardised pooled features, which is quicker and costs about half a point of mAP; "full" rows see all 1,280 features.
 The results are ``experiments/results/next_labels.jsonl``; a killed run goes on, finished rows are not computed again.
 """
@@ -92,7 +92,7 @@ def by_class(mix: Mix) -> Callable[[Now], Pairs]:
 def by_information(random: float) -> Callable[[Now], Pairs]:
     """The same budget for every class: the highest mutual information between label and weights, the rest random.
 
-    The passes of MC dropout drop inputs of all pictures alike.
+    The passes of MC dropout drop inputs of all images alike.
     """
 
     def ask(now: Now) -> Pairs:
@@ -143,7 +143,7 @@ def diverse(random: float) -> Callable[[Now], Pairs]:
 
 
 def pictures(now: Now) -> Pairs:
-    """Every label of pictures that are drawn at random."""
+    """Every label of images that are drawn at random."""
     empty = now.random().permutation(np.flatnonzero(np.diff(now.table.indptr) == 0))
     image = empty[: now.budget // now.table.num_classes]
     return np.repeat(image, now.table.num_classes), np.tile(np.arange(now.table.num_classes), len(image))
@@ -155,7 +155,7 @@ STRATEGIES: dict[str, Callable[[Now], Pairs]] = {
     "all pairs, half highest, half random": over_all_pairs(0.5, 0),
     "per class, seek 50, random 50": by_class(Mix(random=0.5)),
     "per class, seek 80, random 20": by_class(Mix(random=0.2)),
-    "whole pictures": pictures,
+    "whole images": pictures,
     "per class, seek 100": by_class(Mix(random=0)),
     "per class, seek 90, random 10": by_class(Mix(random=0.1)),
     "per class, seek 65, random 35": by_class(Mix(random=0.35)),
@@ -165,7 +165,7 @@ STRATEGIES: dict[str, Callable[[Now], Pairs]] = {
     "per class, mutual information 80, random 20": by_information(0.2),
     "per class, diverse seek 80, random 20": diverse(0.2),
 }
-CHIEF = ("all pairs, random", "per class, seek 80, random 20", "whole pictures")
+CHIEF = ("all pairs, random", "per class, seek 80, random 20", "whole images")
 
 
 def fit(x: Tensor, labels: NDArray[np.int8], start: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
@@ -192,7 +192,7 @@ def fit(x: Tensor, labels: NDArray[np.int8], start: tuple[Tensor, Tensor] | None
 
 
 def features(data: Path, components: int) -> Data:
-    """Standardised pooled features of the training and the test pictures, or their components, and their tables."""
+    """Standardised pooled features of the training and the test images, or their components, and their tables."""
     parts = tables(data)
     model = Model(FROZEN.model, parts[0].classes, FROZEN.images.size)
     raw = []
@@ -279,10 +279,10 @@ def jobs(seeds: int) -> list[tuple[str, float, int, int, bool]]:
 
 
 def draw(rows: dict[str, Any], path: Path) -> None:
-    """mAP against the labels that are known: questions, random questions and whole pictures."""
+    """mAP against the labels that are known: questions, random questions and whole images."""
     from matplotlib.figure import Figure
 
-    names = {CHIEF[1]: "partlabel next", CHIEF[0]: "random questions", CHIEF[2]: "whole pictures, at random"}
+    names = {CHIEF[1]: "partlabel next", CHIEF[0]: "random questions", CHIEF[2]: "whole images, at random"}
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     for (name, label), color in zip(names.items(), ("#0b6e4f", "#c1440e", "#35618f"), strict=True):
@@ -302,7 +302,7 @@ def draw(rows: dict[str, Any], path: Path) -> None:
         axes.axhline(rows["all labels known"][0]["map80"], color="0.5", linestyle=":")
         axes.text(2, rows["all labels known"][0]["map80"] + 0.3, "all labels known", color="0.4")
     axes.set_xticks(range(0, 21, 2))
-    axes.set(xlabel="known labels, % of all (image, class) pairs", ylabel="mAP on test pictures, 80 classes")
+    axes.set(xlabel="known labels, % of all (image, class) pairs", ylabel="mAP on test images, 80 classes")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150)
 

@@ -1,6 +1,6 @@
 """The normalisation g: its value at 10 % known labels (figure 5) and gamma over proportions (figure 6).
 
-As in the paper, both are measured on a held-out part of the training pictures.
+As in the paper, both are measured on a held-out part of the training images.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def jobs(preset: Preset, results: Results) -> list[Job]:
 CLAIM = """Paper: g(0.1) = 1, which is BCE, is worst; 3 to 50 are alike, with the best about 20; larger values are
 worse. With g(0.1) = 5, gamma = 1 is better than gamma = -1, and gamma = 3 is better than -1 at large proportions but
 slightly worse at small ones. (The paper has plots only.) All numbers of this section are mAP on held-out training
-pictures with all their labels, as in the paper (about 5k of 83k). At 10 % known labels in each image, gamma makes no
+images with all their labels, as in the paper (about 5k of 83k). At 10 % known labels in each image, gamma makes no
 difference: g(0.1) is fixed. So the last column, which the paper does not have, has proportions that differ between
 images, from 1 % to 100 % with mean 10 %."""
-HERE = "Here a fifth of the 8,000 training pictures is held out."
+HERE = "Here a fifth of the 8,000 training images is held out."
 
 
 def _values(results: Results, value: float) -> list[Job]:
@@ -91,7 +91,7 @@ def render(results: Results) -> str:
     return "\n\n".join(
         (
             about(results, CLAIM, HERE),
-            lines(results, "g-value", {"10 % known": by_value}, "g(0.1)", "mAP, held-out pictures", log=True),
+            lines(results, "g-value", {"10 % known": by_value}, "g(0.1)", "mAP, held-out images", log=True),
             table([f"g(0.1) = {value:g}" for value in VALUES], [[str(sample) for _, sample in by_value]]),
             lines(results, "gamma", by_gamma, "known labels, %", "mAP - that of gamma = 1, points", zero=True),
             table(("gamma", *(f"{100 * share:g} %" for share in SHARES[1:]), "uneven"), rows),

@@ -11,7 +11,7 @@ from experiments.rendering import about, claims, table
 
 #: the data set itself has such labels; everywhere else they are drawn
 VERIFIED = Labels("verified", 0.01)
-#: factors of the learning rate among which each loss has its best, on a held-out part of the training pictures
+#: factors of the learning rate among which each loss has its best, on a held-out part of the training images
 RATES = (1.0, 5.0, 25.0, 125.0)
 LOSSES = ("bce", "partial-bce")
 
@@ -39,7 +39,7 @@ def jobs(preset: Preset, results: Results) -> list[Job]:
 
 CLAIM = """Paper, Open Images, 600 classes, 0.9 % of the labels known: BCE 79.01, partial-BCE 83.05, with the graph
 83.36 (mAP). p is near 0 for nearly all images, so that g is nearly constant (about 5 to 5.4). The paper has one
-learning rate; here the best rate of each loss is chosen on a held-out part of the training pictures, with all their
+learning rate; here the best rate of each loss is chosen on a held-out part of the training images, with all their
 labels."""
 HERE = """Here 1 % of the labels of coco-mini, drawn as persons verify labels: images and classes differ (log-normal
 weights), and a present pair is 27 times as likely as an absent one, so that about half of the known labels are
@@ -51,7 +51,7 @@ def _rates(results: Results, loss: str, rate: float, held_out: bool) -> list[Job
 
 
 def _best(results: Results, loss: str) -> float | None:
-    """The factor of the rate with the highest mean on held-out pictures; None until all are there."""
+    """The factor of the rate with the highest mean on held-out images; None until all are there."""
     found = {rate: results.sample(_rates(results, loss, rate, True)) for rate in RATES}
     if any(len(sample.values) < len(results.preset.seeds) for sample in found.values()):
         return None
@@ -76,5 +76,5 @@ def render(results: Results) -> str:
     plain, partial = (_rates(results, loss, rate, False) if (rate := best[loss]) else [] for loss in LOSSES)
     found.append(Claim("partial-BCE - BCE, each at its best rate", results.paired(partial, plain), 0))
     found.append(Claim("graph - none, further epochs alike", results.paired(graph[3], graph[0]), 1, "+0.31"))
-    header = ("loss", "rate", "mAP, held-out pictures", "mAP, test pictures")
+    header = ("loss", "rate", "mAP, held-out images", "mAP, test images")
     return "\n\n".join((about(results, CLAIM, HERE), table(header, rows), claims(results, found)))

@@ -105,7 +105,7 @@ _head = FROZEN.replace(images__size=128, model__dropout=0.5)
 # with batches of 16 at 128 px, statistics of batch normalisation that move cost 4 to 8 points of mAP (LOG.md)
 _tuned = TUNED.replace(images__size=128, optim__epochs=3, freeze_batch_norm=True)
 
-#: what fits on two cores: a frozen backbone for sweeps, 3,000 pictures of 128 px where the whole network is trained
+#: what fits on two cores: a frozen backbone for sweeps, 3,000 images of 128 px where the whole network is trained
 FROZEN_PRESET = Preset(
     name="frozen",
     dataset="coco-mini",

@@ -1,9 +1,9 @@
 """A method for missing labels that cannot fine-tune: label spreading over a graph of neighbours (supplementary).
 
 The paper compares with such a method on VOC 2007. Here it is scikit-learn's LabelSpreading (Zhou et al., 2004), one
-class after the other, on the frozen features that the frozen head sees too; training and test pictures are the nodes,
-and the test pictures have no labels. The number of neighbours and alpha are chosen on a held-out part of the training
-pictures, at 10 % known labels of the first seed.
+class after the other, on the frozen features that the frozen head sees too; training and test images are the nodes,
+and the test images have no labels. The number of neighbours and alpha are chosen on a held-out part of the training
+images, at 10 % known labels of the first seed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def grid(results: Results) -> list[Job]:
 
 
 def chosen(results: Results, share: float) -> list[Job]:
-    """The best setting on the test pictures; none while the grid is not complete."""
+    """The best setting on the test images; none while the grid is not complete."""
     best = results.best(grid(results))
     if best is None:
         return []
@@ -83,7 +83,7 @@ def run(place: Place) -> None:
 
 
 def _features(place: Place) -> NDArray[np.float32]:
-    """Standardised pooled features of the training pictures, then of the test pictures, each of length 1."""
+    """Standardised pooled features of the training images, then of the test images, each of length 1."""
     bases = place.preset.bases
     config = next(bases[name].config for name in ("sweep", "head") if bases[name].config.freeze == "all")
     train, test = place.dataset.train, place.dataset.test
@@ -153,8 +153,8 @@ def spread(near: scipy.sparse.csr_matrix, state: NDArray[np.int8], alpha: float)
 
 CLAIM = """Paper: on VOC 2007 the method is compared with APG-Graph, which models semantic correlations between images
 and cannot fine-tune the network (a plot; the text gives no number and no verdict). Here it is another such method,
-label spreading on frozen features, so the paper has no claim on it. The test pictures are nodes of its graph, without
-labels. Its neighbours and alpha are chosen on held-out training pictures with all their labels (10 % known, first
+label spreading on frozen features, so the paper has no claim on it. The test images are nodes of its graph, without
+labels. Its neighbours and alpha are chosen on held-out training images with all their labels (10 % known, first
 seed)."""
 HERE = "No side is fine-tuned: both see the same frozen features. The head has the preset's settings."
 

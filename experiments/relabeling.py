@@ -15,8 +15,8 @@ Runs that differ in their rounds only share the epochs before the first one: a r
 run without relabelling of the same seed had there, which gives the same result to the bit as training from the start.
 
 Frozen: the small preset with partial-BCE and dropout 0.5, rounds before epochs 10 and 15 of 20. Fine-tuned: 3,000
-pictures at 128 px, 6 epochs, rounds before epochs 4 and 5. The truth of the hidden labels serves for TP and TN only;
-all metrics are those of the test pictures. Results: ``experiments/results/relabeling/KIND.jsonl``; a killed run
+images at 128 px, 6 epochs, rounds before epochs 4 and 5. The truth of the hidden labels serves for TP and TN only;
+all metrics are those of the test images. Results: ``experiments/results/relabeling/KIND.jsonl``; a killed run
 goes on where it stopped, a finished one is not run again.
 """
 
@@ -160,7 +160,7 @@ def begin(run: Path, none: Path, config: Config) -> None:
 
 
 def carry_out(name: str, kind: Kind, seed: int, dataset: Dataset, folder: Path) -> dict[str, Any]:
-    """Train one run and measure it on the test pictures; the runs of a seed lie in one folder."""
+    """Train one run and measure it on the test images; the runs of a seed lie in one folder."""
     whole = dataset.train
     truth = whole.table if kind.pictures is None else whole.table.select(slice(0, kind.pictures))
     known = simulate.partial(truth, KNOWN, seed)

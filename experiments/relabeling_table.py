@@ -17,7 +17,7 @@ without the graph show those five, and for the other rows the paper's numbers wi
 (absent) pairs that got a model label, the share labelled right; for [c], TP is the share of right labels.
 `class-adaptive` and `[e] of probabilities` are not in the paper. The thetas are the paper's, none is chosen here."""
 HERE = """Here COCO, partial-BCE, on a frozen backbone without the graph and with it (dropout 0.5, rounds before
-epochs 10 and 15 of 20), and the whole network fine-tuned on 3,000 pictures of 128 px (dropout 0.2, rounds before
+epochs 10 and 15 of 20), and the whole network fine-tuned on 3,000 images of 128 px (dropout 0.2, rounds before
 epochs 4 and 5 of 6, from a head trained on the frozen backbone). The uncertainty is the variance of the scores over
 50 passes of dropout, 20 with the graph; [d] has 3 heads on one backbone. A label counts as predicted present where
 its score is above 0."""

@@ -58,10 +58,10 @@ def lines(
     zero: bool = False,
     bottom: float | None = None,
 ) -> str:
-    """Draw means with their deviation over seeds; the Markdown of the picture, or why there is none.
+    """Draw means with their deviation over seeds; the Markdown of the image, or why there is none.
 
     Args:
-        results: their preset names the picture's folder.
+        results: their preset names the image's folder.
         name: of the file, without its ending.
         series: label -> (x, values); points without a value are left out.
         xlabel: of the axis.

@@ -2,7 +2,7 @@
 
     python -m experiments.report_intervals RUN --data ../shared/data/coco-mini
 
-The test pictures, every label known, are the population: pictures are drawn from them, some of the labels are kept, and
+The test images, every label known, are the population: images are drawn from them, some of the labels are kept, and
 the report's numbers for the draw are compared with the mean over all draws and with the population. RUN was trained by
 the small preset. The results are ``experiments/results/report_intervals.jsonl``.
 """
@@ -39,7 +39,7 @@ def scores_of(model: Model, paths: list[Path]) -> NDArray[np.float32]:
 
 
 def coverage(scores: Any, labels: Any, thresholds: Any, known: float, draws: int) -> dict[str, Any]:
-    """Draw pictures and labels many times; what share of the intervals hold the mean over the draws."""
+    """Draw images and labels many times; what share of the intervals hold the mean over the draws."""
     random = np.random.default_rng(1)
     names = [name for name in NAMES if name != "zero_one_full_rows"]
     values, bounds, quantiles, optimism = [], [], [], []

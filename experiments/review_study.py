@@ -36,7 +36,7 @@ KNOWN, TARGET, SHUFFLES = 0.1, 0.99, 20
 
 
 def scored(truth: LabelTable, known: LabelTable, seed: int, folder: Path, run: Path) -> tuple[Model, NDArray]:
-    """The model trained on the known labels, and its scores (N, C) of all pictures."""
+    """The model trained on the known labels, and its scores (N, C) of all images."""
     train(known, folder, out=run, config=FROZEN.replace(seed=seed), resume=(run / "run.json").is_file())
     model = Model.load(run)
     source = pooled(model, [folder / name for name in truth.images.to_pylist()], flip=True)

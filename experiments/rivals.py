@@ -1,20 +1,20 @@
-"""Other published losses against BCE and partial-BCE: 10 % of the labels known, and one present label a picture known.
+"""Other published losses against BCE and partial-BCE: 10 % of the labels known, and one present label an image known.
 
     python -m experiments.rivals --data ../shared/data/coco-mini
 
-The small preset (frozen backbone, 20 epochs) on four fifths of the training pictures. The labels of the others choose
-the step and one threshold for all classes; every label of the test pictures measures. A step is a factor of the
+The small preset (frozen backbone, 20 epochs) on four fifths of the training images. The labels of the others choose
+the step and one threshold for all classes; every label of the test images measures. A step is a factor of the
 preset's learning rate and one of its weight decay: rate 0.3, 1 and 3 with the same decay; three times the decay; and,
 with 10 % known, rate 3 and 10 with the decay divided by as much, which is the loss itself times 3 and 10. Each loss has
 the one of the best mAP on the held-out labels with seed 0; the other seeds take it over.
 
-``partial``: 10 % of the labels of each picture, at random; of the held-out pictures, too, only these are used.
-``single``: one present label of each picture and nothing else. There, held-out unknown labels are taken as absent, as
+``partial``: 10 % of the labels of each image, at random; of the held-out images, too, only these are used.
+``single``: one present label of each image and nothing else. There, held-out unknown labels are taken as absent, as
 present ones alone rank nothing; so for every loss. BCE and partial-BCE have nothing to learn from there: with unknown
 labels taken as absent, both are AN.
 
 Heads that see the same batches train side by side in one process, from the stored features: the start, batches,
-mirrored pictures, rates, optimizer and losses are those of ``partlabel.train``, without its checkpoints.
+mirrored images, rates, optimizer and losses are those of ``partlabel.train``, without its checkpoints.
 
 The results are ``experiments/results/rivals.jsonl``; a killed run goes on, finished rows are not computed again.
 """
@@ -55,7 +55,7 @@ LOSSES = {"partial": ("bce", "partial-bce", *RIVALS), "single": RIVALS}
 
 
 def known_labels(setting: str, table: LabelTable, seed: int) -> LabelTable:
-    """The labels of a setting; pictures without any stay in the table."""
+    """The labels of a setting; images without any stay in the table."""
     if setting == "partial":
         return simulate.partial(table, 0.1, seed)
     one = simulate.noisy_plus(table, seed)

@@ -18,10 +18,10 @@ def jobs(preset: Preset, results: Results) -> list[Job]:
 
 
 CLAIM = """Paper: for each proportion and metric the model hardly depends on which labels are known (deviations of
-0.01 to 0.14 over four draws, 83k training and 41k test pictures). Here each seed draws the labels, the first weights
+0.01 to 0.14 over four draws, 83k training and 41k test images). Here each seed draws the labels, the first weights
 and the order of training; at 100 % only the last two. BCE; the paper names no loss here, its levels are those of
 BCE."""
-HERE = "With 8,000 pictures a tenth of the labels of a rare class is a handful."
+HERE = "With 8,000 images a tenth of the labels of a rare class is a handful."
 #: MS COCO: mean and deviation at 10 % and at 50 %
 PAPER = {
     "mean_ap": ("72.20 ± 0.04", "77.21 ± 0.01"),

@@ -141,7 +141,7 @@ def render(results: Results) -> str:
                 "strategies",
                 _by_share(results, "mean_ap"),
                 "clean labels, %",
-                "mAP on test pictures",
+                "mAP on test images",
                 bottom=None if lowest is None else lowest - 8,
             ),
             "mAP by share of clean labels, % (mean ± deviation over seeds):",

@@ -1,10 +1,10 @@
-"""Thresholds and calibration chosen on few held-out labels: what they are worth on the test pictures.
+"""Thresholds and calibration chosen on few held-out labels: what they are worth on the test images.
 
     python -m experiments.thresholds --data ../shared/data/coco-mini --out runs/thresholds
 
-The small preset, frozen, with 10 % of the labels known at random; its validation part (800 pictures, about 80 known
+The small preset, frozen, with 10 % of the labels known at random; its validation part (800 images, about 80 known
 labels of each class, in half of the classes at most 2 of them present) is all that thresholds and calibration see.
-Every label of the test pictures is known. The results are ``experiments/results/thresholds.jsonl``; finished runs are
+Every label of the test images is known. The results are ``experiments/results/thresholds.jsonl``; finished runs are
 not trained again.
 
 Thresholds: the default of 0; one for all classes by the best F1 of all held-out labels; each class's own best F1,
@@ -42,7 +42,7 @@ def trained(folder: Path, table: LabelTable, images: Path, seed: int) -> None:
 
 
 def test_scores(run: Path, paths: list[Path]) -> NDArray[np.float32]:
-    """Scores of the best model on the test pictures."""
+    """Scores of the best model on the test images."""
     file = run / "test_scores.npy"
     if not file.is_file():
         model = Model.load(run)
@@ -54,7 +54,7 @@ def test_scores(run: Path, paths: list[Path]) -> NDArray[np.float32]:
 
 
 def compared(run: Path, scores: NDArray[np.float32], truth: NDArray[np.int8]) -> dict[str, dict[str, float]]:
-    """Each way to choose, measured on the test pictures, in percent; the Brier score as it is."""
+    """Each way to choose, measured on the test images, in percent; the Brier score as it is."""
     held = Run(run).held_out
     labels, count = held.table.dense(), held.table.num_classes
     image, cls = np.nonzero(labels)

@@ -1,4 +1,4 @@
-"""Small pictures with something to learn, and their table."""
+"""Small images with something to learn, and their table."""
 
 from pathlib import Path
 

@@ -9,7 +9,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 #: areas of the catalogue whose cases all have to be tested here
-AREAS = "ABCDEFGHIJK"
+AREAS = "ABCDEFGHIJKL"
 
 
 def catalogue(text: str) -> dict[str, list[str]]:

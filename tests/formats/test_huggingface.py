@@ -198,7 +198,7 @@ def test_columns_to_choose_from_are_listed(tmp_path):
     path = save(tmp_path / "t.parquet", columns, features)
     assert refuse(path).offenders == ["coarse: int64", "fine: int64"]
     assert labels_of(path, column="fine") == {"a.png": [1]}
-    assert refuse(path, column="nine").offenders == ["x: string", "coarse: int64", "fine: int64", "image: picture"]
+    assert refuse(path, column="nine").offenders == ["x: string", "coarse: int64", "fine: int64", "image: image"]
     assert "image_column=NAME" in refuse(save(tmp_path / "u.parquet", {"x": ["a"], "labels": ["b"]})).message
 
 
@@ -237,7 +237,7 @@ def test_extract_writes_the_pictures_and_never_outside_the_folder(tmp_path):
         (picture(4, "JPEG"), None),
         (picture(5), ".."),
         (picture(6), "x" * 300 + ".png"),
-        (b"no picture", "\0/"),
+        (b"no image", "\0/"),
     ]
     columns = {"image": pictures(*entries), "label": list(range(8))}
     path = save(tmp_path / "t.parquet", columns, {"label": class_label(*"ABCDEFGH")})
@@ -271,7 +271,7 @@ def test_a_failed_import_leaves_no_pictures(tmp_path):
 
 
 def test_the_bytes_of_pictures_are_not_read(tmp_path):
-    """The pages of the picture bytes are overwritten; the labels and names are read all the same."""
+    """The pages of the image bytes are overwritten; the labels and names are read all the same."""
     content = b"\xa5" * 5000
     path = tmp_path / "t.parquet"
     table = described({"image": pictures((content, "a.png")), "label": [0]}, {"label": class_label("cat")})

@@ -7,7 +7,7 @@ import pytest
 from partlabel import LabelTable, formats
 from tests.formats.test_fuzz import NAMES, WRITTEN, prepared
 
-#: format -> files in which one picture is Owl and one owl, what is read of them, options
+#: format -> files in which one image is Owl and one owl, what is read of them, options
 TWINS = {
     "cvat": (
         {

@@ -1,4 +1,4 @@
-"""Small pictures for the tests."""
+"""Small images for the tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CASES = Path(__file__).parents[1] / "cases"
 
 
 def picture(wide: int = 48, high: int = 32, seed: int = 0) -> Image.Image:
-    """A smooth picture with noise, so that compressed data is of some length."""
+    """A smooth image with noise, so that compressed data is of some length."""
     generator = np.random.default_rng(seed)
     y, x = np.mgrid[:high, :wide]
     base = np.stack([x * 255 // wide, y * 255 // high, (x + y) * 255 // (wide + high)], axis=2)
@@ -21,7 +21,7 @@ def picture(wide: int = 48, high: int = 32, seed: int = 0) -> Image.Image:
 
 
 def encoded(image: Image.Image, format: str, **options: Any) -> bytes:
-    """The bytes of a picture file."""
+    """The bytes of an image file."""
     buffer = io.BytesIO()
     image.save(buffer, format, **options)
     return buffer.getvalue()

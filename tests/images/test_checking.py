@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from partlabel.core.errors import UserError
+from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.images import ImageCheck, check
 from tests.images.make import CASES, encoded, picture, with_orientation
 
 
 @pytest.fixture(scope="module")
 def paths() -> list[Path]:
-    """All pictures of the cases, good and bad."""
+    """All images of the cases, good and bad."""
     return sorted(CASES.glob("IMG-*/images/*"))
 
 
@@ -36,7 +36,7 @@ def test_all_bad_files_in_one_go(paths: list[Path]) -> None:
     ]
     assert found.images == len(paths) == 16
     assert [str(path) for path, good in zip(paths, found.good, strict=True) if not good] == [p for p, _ in found.bad]
-    with pytest.raises(UserError, match="5 of 16 pictures cannot be used") as caught:
+    with pytest.raises(UserError, match="5 of 16 images cannot be used") as caught:
         found.raise_if_bad()
     assert caught.value.offenders == [f"{path}: {reason}" for path, reason in found.bad]
     check([path for path, good in zip(paths, found.good, strict=True) if good]).raise_if_bad()
@@ -98,3 +98,13 @@ def test_no_warning_and_filters_left_as_they_were(tmp_path: Path) -> None:
         assert check([path]).bad
     assert not caught
     assert list(warnings.filters) == filters
+
+
+def test_twelve_bits_in_sixteen_are_said(tmp_path):
+    """Read as they are, they are nearly black; which of the two was meant cannot be told from one image."""
+    rng = np.random.default_rng(0)
+    for name, top in (("twelve", 4096), ("sixteen", 65536)):
+        Image.fromarray(rng.integers(0, top, (20, 20)).astype(np.uint16)).save(tmp_path / f"{name}.png")
+    with pytest.warns(PartlabelWarning, match="1 images of 16 bits hold no value above 4095"):
+        found = check(sorted(tmp_path.iterdir()))
+    assert (found.deep, found.dark) == (2, [str(tmp_path / "twelve.png")])

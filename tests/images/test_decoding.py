@@ -291,11 +291,11 @@ def test_things_that_are_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     os.mkfifo(pipe)
     link = tmp_path / "link.jpg"
     link.symlink_to(tmp_path / "gone.jpg")
-    assert reason(folder) == "is a folder, not a picture"
+    assert reason(folder) == "is a folder, not an image"
     assert reason(pipe) == "is not a regular file"
     assert reason(link) == "is a symbolic link to nothing"
     assert reason(tmp_path / "none.jpg") == "does not exist"
-    assert "not a picture of a known format" in reason(put(tmp_path / "a.jpg", bytes(range(256))))
+    assert "not an image of a known format" in reason(put(tmp_path / "a.jpg", bytes(range(256))))
     assert "(text)" in reason(put(tmp_path / "b.jpg", b'{\n  "error": "not found"\n}\n'))
 
     def refuse(*_: Any) -> None:

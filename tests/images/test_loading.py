@@ -143,7 +143,7 @@ def test_workers_use_one_thread(paths: list[Path]) -> None:
 def test_bad_pictures_are_all_named(paths: list[Path], workers: int) -> None:
     cut, page = CASES / "IMG-01" / "images" / "cut.jpg", CASES / "IMG-02" / "images" / "page.jpg"
     dataset = ImageDataset([paths[0], cut, page], 8)
-    with pytest.raises(UserError, match="pictures cannot be read") as caught:
+    with pytest.raises(UserError, match="images cannot be read") as caught:
         list(make_loader(dataset, [[0], [0, 1, 2]], workers))
     assert [offender.split(": ")[0] for offender in caught.value.offenders] == [str(cut), str(page)]
     with pytest.raises(ImageError, match=r"cut\.jpg: cut off"):
@@ -218,7 +218,7 @@ def test_out_of_shared_memory(paths: list[Path]) -> None:
     alone_result, two_workers = done.stdout.splitlines()
     assert alone_result == "64"
     assert two_workers.startswith(
-        "UserError the picture loader ran out of shared memory (/dev/shm): use fewer loader workers"
+        "UserError the image loader ran out of shared memory (/dev/shm): use fewer loader workers"
     )
 
 

@@ -1,4 +1,4 @@
-"""Picture files by name and by content."""
+"""Image files by name and by content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inspection: counts against hand-counted numbers and naive loops; text, JSON and picture."""
+"""Inspection: counts against hand-counted numbers and naive loops; text, JSON and image."""
 
 from __future__ import annotations
 

@@ -207,6 +207,7 @@ class TestAveragePrecision:
 
 class TestRocArea:
     def test_by_hand(self) -> None:
+        """AUC-01."""
         # present 3, 2; absent 2, 1: of four pairs three are right and one is a tie
         scores, labels = np.array([[3.0], [2.0], [2.0], [1.0], [9.0]]), np.array([[1], [1], [-1], [-1], [0]], np.int8)
         assert evaluate(scores, labels).roc_auc.tolist() == [3.5 / 4]

@@ -149,7 +149,7 @@ def test_the_pool_is_mixed_like_the_unknown_labels():
 
 
 def test_design_effect():
-    # two pictures, all right and all wrong: each sum is 2 * 0.5, so (1 + 1) / (4 * 0.25) = 2
+    # two images, all right and all wrong: each sum is 2 * 0.5, so (1 + 1) / (4 * 0.25) = 2
     assert risk_control.design_effect(np.array([0, 0, 1, 1]), np.array([True, True, False, False])) == pytest.approx(2)
     # one right and one wrong in each: sums are 0
     assert risk_control.design_effect(np.array([0, 0, 1, 1]), np.array([True, False, True, False])) == pytest.approx(0)

@@ -27,7 +27,7 @@ SIZE = 64
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A run, its ONNX file, and pictures with labels."""
+    """A run, its ONNX file, and images with labels."""
     folder = tmp_path_factory.mktemp("onnx")
     torch.manual_seed(0)
     config = ModelConfig(backbone="test_resnet", weights="none", pooling="average")
@@ -70,7 +70,7 @@ def test_it_knows_what_the_model_knows(folder):
 
 
 def test_predict_gives_what_the_run_gives(folder, capsys):
-    """Scores, probabilities and decisions; with eleven pictures the last batch is a smaller one."""
+    """Scores, probabilities and decisions; with eleven images the last batch is a smaller one."""
     results = []
     for source, name in (("run", "torch"), ("m.onnx", "onnx")):
         words = ("predict", folder / source, folder / "pictures", "-o", folder / f"{name}.parquet", "--json")
@@ -197,5 +197,5 @@ def test_a_missing_file_and_a_missing_package(folder, tmp_path, monkeypatch):
 def test_pictures_that_it_cannot_take(folder):
     model = OnnxModel.load(folder / "m.onnx")
     assert model(np.stack([load(folder / "pictures" / "000.png", SIZE).numpy()])).shape == (1, 3)
-    with pytest.raises(UserError, match=r"m\.onnx: onnxruntime fails on 2 pictures"):
+    with pytest.raises(UserError, match=r"m\.onnx: onnxruntime fails on 2 images"):
         model(np.zeros((2, 3, 32, 32), np.uint8))

@@ -1,4 +1,4 @@
-"""Naive versions of the rules for pictures: one pixel, one integer at a time."""
+"""Naive versions of the rules for images: one pixel, one integer at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-#: EXIF orientation -> position in the stored (high, wide) picture of the upright pixel (y, x), after the EXIF standard
+#: EXIF orientation -> position in the stored (high, wide) image of the upright pixel (y, x), after the EXIF standard
 STORED = {
     1: lambda y, x, high, wide: (y, x),
     2: lambda y, x, high, wide: (y, wide - 1 - x),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def counts(scores: list[float], present: list[float], absent: list[float], threshold: float) -> tuple[float, float]:
-    """Weights of the present and of the absent pictures with score >= threshold."""
+    """Weights of the present and of the absent images with score >= threshold."""
     hits = alarms = 0.0
     for x, p, a in zip(scores, present, absent, strict=True):
         if x >= threshold:
@@ -35,7 +35,7 @@ def best_recall(scores: list[float], present: list[float], absent: list[float], 
 
 
 def fewest_present(scores: list[float], present: list[float], absent: list[float], recall: float) -> int:
-    """How many pictures the highest threshold with at least this recall calls present."""
+    """How many images the highest threshold with at least this recall calls present."""
     for t in sorted(scores, reverse=True):
         if counts(scores, present, absent, t)[0] / sum(present) >= recall:
             return sum(x >= t for x in scores)

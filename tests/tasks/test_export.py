@@ -39,7 +39,7 @@ def make_model(**changes) -> Model:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Pictures with labels, and the folders of two models."""
+    """Images with labels, and the folders of two models."""
     folder = tmp_path_factory.mktemp("export")
     make_pictures(folder / "pictures", 40).write_parquet(folder / "labels.parquet")
     make_model(**ALL_PARTS).save(folder / "graph")
@@ -147,7 +147,7 @@ def test_command_writes_a_program(folder, tmp_path, capsys):
     code, out, _ = run(capsys, *words)
     assert code == 0
     assert "checked in batches of 1, 2, 5: scores differ from PyTorch by at most" in out
-    assert "milliseconds a picture, alone and in a batch of 8: " in out
+    assert "milliseconds an image, alone and in a batch of 8: " in out
     stored = {"partlabel": ""}
     torch.export.load(tmp_path / "m.pt2", extra_files=stored)
     assert json.loads(stored["partlabel"])["classes"] == list(CLASSES)
@@ -184,7 +184,7 @@ def test_int8_by_command(single, folder, tmp_path, capsys):
     assert small.quantization["pictures"] == 20
     assert small.thresholds == (0.1, -1, 2)
     table = LabelTable.read_parquet(folder / "labels.parquet")
-    odd = table.select(np.arange(1, 40, 2))  # every second picture, from the first on, went into the ranges
+    odd = table.select(np.arange(1, 40, 2))  # every second image, from the first on, went into the ranges
     for key, one in (("map_before", model), ("map_after", small)):
         assert result[key] == pytest.approx(evaluate(one, odd, images=folder / "pictures").mean_ap)
     paths = [folder / "pictures" / name for name in odd.images.to_pylist()]
@@ -227,7 +227,7 @@ def test_int8_that_costs_too_much_is_not_kept(single, folder, pictures, tmp_path
     with pytest.raises(UserError, match=r"INT8 takes mAP from 100.00 to .* at most 1 points may be lost"):
         exporting.export_int8(model, tmp_path / "m.onnx", pictures[:20], labelled)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(UserError, match="all pictures of the table"):
+    with pytest.raises(UserError, match="all images of the table"):
         Labelled.of(model, labels, folder / "pictures", without=pictures)
 
 

@@ -92,7 +92,7 @@ def test_measure_uses_the_classes_of_the_table_and_the_thresholds_of_the_model(m
     measured = evaluate(model, LabelTable.from_dense(names, ["green"], labels), images=tmp_path)
     assert measured.class_names == ("green",)
     assert measured.mean_ap == 1.0
-    wrong = 0 if scores[0] == np.sort(scores)[2] else 1  # the threshold takes in one absent picture
+    wrong = 0 if scores[0] == np.sort(scores)[2] else 1  # the threshold takes in one absent image
     assert int(measured.false_positive.sum()) == wrong
     with pytest.raises(UserError, match="does not know 1"):
         evaluate(model, LabelTable.from_dense(names, ["blue"], labels), images=tmp_path)

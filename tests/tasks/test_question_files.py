@@ -68,7 +68,7 @@ def test_tasks_show_what_they_should(tmp_path, asked):
     tasks = json.loads((tmp_path / "tasks.json").read_text())
     assert len(tasks) == 6
     data = tasks[0]["data"]
-    assert data["question"] == "Does the picture show: cat?"
+    assert data["question"] == "Does the image show: cat?"
     assert data["picture"].startswith("/data/local-files/?d=")
     assert all("annotations" not in task for task in tasks)
     view = ET.parse(tmp_path / "tasks.labeling.xml").getroot()
@@ -153,7 +153,7 @@ def test_no_such_file(tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    """A model without training, pictures, and a table of which a part is known."""
+    """A model without training, images, and a table of which a part is known."""
     torch.manual_seed(0)
     Model(ModelConfig(backbone="test_resnet", weights="none"), list(CLASSES), 32).eval().save(tmp_path / "run")
     truth = make_pictures(tmp_path / "photos", 12)

@@ -103,7 +103,7 @@ def test_flipped_labels_come_first_and_a_class_without_enough_is_not_checked():
 
 
 def test_a_label_is_not_judged_by_a_head_that_has_seen_it():
-    """Each picture has a feature of its own, which would let a head remember any label that it saw."""
+    """Each image has a feature of its own, which would let a head remember any label that it saw."""
     rng = np.random.default_rng(1)
     labels = rng.choice(np.array([-1, 1], np.int8), (50, 1))
     scores = out_of_fold(np.eye(50) * 10, table_of(labels))

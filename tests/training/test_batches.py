@@ -73,7 +73,7 @@ def test_key_holds_weights_preprocessing_and_file_contents(model, paths, tmp_pat
     assert files() == 1
     renamed = paths[0].rename(paths[0].with_name("renamed.png"))
     open_(model, 5, [renamed, *paths[1:]])
-    assert files() == 1, "a new name is not a new picture"
+    assert files() == 1, "a new name is not a new image"
     open_(model, 4, [renamed, *paths[1:]])
     open_(model, 5, [renamed, *paths[1:]], flip=False)
     assert files() == 3
@@ -102,7 +102,7 @@ def test_killed_while_filling_goes_on(model, tmp_path, monkeypatch):
     assert not list((tmp_path / "cache").glob("*.npy"))
     seen = []
     resumed = open_(model, 5, paths, progress=lambda done, total: seen.append(done))
-    assert seen[0] == 34, "32 pictures were stored"
+    assert seen[0] == 34, "32 images were stored"
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "other"))
     assert np.array_equal(resumed.array, open_(model, 5, paths).array)
     assert sorted(p.suffix for p in (tmp_path / "cache").iterdir()) == [".lock", ".npy"]

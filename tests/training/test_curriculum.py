@@ -1,4 +1,4 @@
-"""Relabelling inside and outside a training, on small pictures with a model that has learned something."""
+"""Relabelling inside and outside a training, on small images with a model that has learned something."""
 
 import json
 

@@ -44,7 +44,7 @@ def rows(run):
 
 @pytest.mark.slow
 def test_learns_colours(tmp_path):
-    """Half of the labels of 96 pictures are known; new pictures are ranked almost perfectly."""
+    """Half of the labels of 96 images are known; new images are ranked almost perfectly."""
     train_table = simulate.partial(make_pictures(tmp_path / "pictures", 96), 0.5, seed=0)
     test_table = make_pictures(tmp_path / "test", 60, seed=1)
     config = tiny_config(
@@ -226,7 +226,7 @@ def test_bad_pictures_stop_before_training_or_are_skipped(tmp_path, table):
     assert caught.value.offenders == ["007.png"]
     assert not (tmp_path / "run").exists(), "a corrected call must not find half a run"
     kept = table.select([i for i in range(12) if i != 7])
-    with pytest.raises(UserError, match="2 of 11 pictures") as caught:
+    with pytest.raises(UserError, match="2 of 11 images") as caught:
         train(kept, tmp_path / "pictures", out=tmp_path / "run2", config=tiny_config())
     assert len(caught.value.offenders) == 2
     config = tiny_config(images__on_bad="skip", optim__epochs=1)
@@ -352,7 +352,7 @@ folder = Path(sys.argv[1])
 for name in sys.argv[3:]:
     config = Config.read(folder / f"{name}.toml")
     table = LabelTable.read_parquet(folder / f"{name}.parquet")
-    train(table, folder / "pictures", out=folder / sys.argv[2] / name, config=config)
+    train(table, folder / "images", out=folder / sys.argv[2] / name, config=config)
 """
 
 

@@ -48,7 +48,7 @@ if job.get("stands_still"):
     loop.train_epoch = standing
 try:
     table = LabelTable.read_parquet(folder / job.get("labels", "labels.parquet"))
-    run = train(table, folder / job.get("images", "pictures"), out=folder / job.get("out", "run"),
+    run = train(table, folder / job.get("images", "images"), out=folder / job.get("out", "run"),
                 config=Config.from_dict(job["config"]), resume=job.get("resume", False))
     print(json.dumps({"rank": rank, "best": run.summary["best_epoch"] if rank == 0 else None}))
 except UserError as error:
@@ -117,7 +117,7 @@ def refused(folder, config, **job):
 
 @pytest.mark.slow
 def test_nodes_that_differ_are_refused_in_one_sentence(folder):
-    """Images, labels, settings, versions, and a picture that is broken on one node only."""
+    """Images, labels, settings, versions, and an image that is broken on one node only."""
     config, table = tiny_config(freeze="all"), LabelTable.read_parquet(folder / "labels.parquet")
     make_pictures(folder / "others", 12, seed=3)
     (folder / "others" / "004.png").unlink()

@@ -1,4 +1,4 @@
-"""Pictures: find, check, decode, resize, load.
+"""Images: find, check, decode, resize, load.
 
 ``decode``, ``check``, ``resolve`` and the file functions need no torch; the names that do are imported on first use.
 """

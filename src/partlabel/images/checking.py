@@ -1,4 +1,4 @@
-"""The check before training: decode every picture, list all bad ones in one go."""
+"""The check before training: decode every image, list all bad ones in one go."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.core.compute import cores
-from partlabel.core.errors import UserError
+from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.images.decoding import MAX_PIXELS, Facts, ImageError, decode_with_facts
 
 
@@ -23,14 +23,15 @@ class ImageCheck:
 
     Attributes:
         images: number of files checked.
-        good: (N,) bool, True where the file is a whole picture.
+        good: (N,) bool, True where the file is a whole image.
         bad: (path, reason) of each file that is not.
         animated: paths with several frames; the first one is used.
-        turned: number of pictures turned by their EXIF flag.
-        cmyk: number of pictures converted from CMYK.
-        transparent: number of pictures laid on white.
-        deep: number of grey pictures with more than 8 bits.
-        formats: number of good pictures by format.
+        turned: number of images turned by their EXIF flag.
+        cmyk: number of images converted from CMYK.
+        transparent: number of images laid on white.
+        deep: number of grey images with more than 8 bits.
+        dark: paths of those whose values fit into 12 of 16 bits.
+        formats: number of good images by format.
     """
 
     images: int
@@ -41,6 +42,7 @@ class ImageCheck:
     cmyk: int
     transparent: int
     deep: int
+    dark: list[str]
     formats: dict[str, int]
 
     def raise_if_bad(self) -> None:
@@ -51,7 +53,7 @@ class ImageCheck:
         """
         if self.bad:
             offenders = [f"{path}: {reason}" for path, reason in self.bad]
-            raise UserError(f"{len(self.bad)} of {self.images} pictures cannot be used", offenders)
+            raise UserError(f"{len(self.bad)} of {self.images} images cannot be used", offenders)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the numbers and lists as plain values for JSON."""
@@ -64,6 +66,7 @@ class ImageCheck:
             "cmyk": self.cmyk,
             "transparent": self.transparent,
             "deep": self.deep,
+            "dark": self.dark,
             "formats": self.formats,
         }
 
@@ -75,14 +78,14 @@ def check(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ImageCheck:
-    """Decode all of every picture and list the bad ones.
+    """Decode all of every image and list the bad ones.
 
     Opening is not enough: the header of a cut file is fine. A JPEG is decoded at 1/8 of its size, for which libjpeg
     still has to read all of its data.
 
     Args:
         paths: the files.
-        max_pixels: width times height above which a picture counts as bad.
+        max_pixels: width times height above which an image counts as bad.
         workers: threads (the decoders work outside Python's lock); None: one per core.
         progress: called with (files done, files in all) after each block of files.
     """
@@ -107,6 +110,14 @@ def check(
     for fact in facts:
         formats[fact.format] = formats.get(fact.format, 0) + 1
     pairs = list(zip(files, found, strict=True))
+    dark = [path for path, fact in pairs if isinstance(fact, Facts) and fact.dark]
+    if dark:
+        warnings.warn(
+            f"{len(dark)} images of 16 bits hold no value above 4095, as devices of 12 bits write them, and are read "
+            f"as nearly black; multiply their values by 16 first (such as {dark[0]})",
+            PartlabelWarning,
+            stacklevel=2,
+        )
     return ImageCheck(
         images=len(files),
         good=np.array([isinstance(fact, Facts) for fact in found], dtype=bool),
@@ -116,5 +127,6 @@ def check(
         cmyk=sum(fact.cmyk for fact in facts),
         transparent=sum(fact.transparent for fact in facts),
         deep=sum(fact.deep for fact in facts),
+        dark=dark,
         formats=dict(sorted(formats.items())),
     )

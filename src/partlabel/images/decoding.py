@@ -1,4 +1,4 @@
-"""One rule for turning a picture file into RGB bytes, used by training, prediction and the check before training.
+"""One rule for turning an image file into RGB bytes, used by training, prediction and the check before training.
 
 JPEG files go through simplejpeg (libjpeg-turbo), which reports the damage that Pillow lets pass; everything else, and
 the odd JPEG (CMYK, headers that simplejpeg refuses), goes through Pillow. The rules:
@@ -9,8 +9,8 @@ the odd JPEG (CMYK, headers that simplejpeg refuses), goes through Pillow. The r
   where its values fit; float and 32-bit grey beyond that is stretched from its least to its greatest value.
 - Several frames: the first.
 - ICC profiles are ignored: the numbers in the file are taken as sRGB.
-- A picture that is cut off is never used. What libjpeg calls extraneous bytes is accepted, because many cameras write
-  them into whole pictures; every other complaint about the data of a JPEG counts as damage, as does a wrong checksum in
+- An image that is cut off is never used. What libjpeg calls extraneous bytes is accepted, because many cameras write
+  them into whole images; every other complaint about the data of a JPEG counts as damage, as does a wrong checksum in
   a PNG. Other formats hold no checksum: damage that leaves them decodable can't be seen.
 """
 
@@ -30,7 +30,7 @@ from PIL import Image, ImageFile, ImageOps
 
 from partlabel.core.errors import UserError
 
-#: pixels (width times height) above which a picture counts as unreadable; Pillow's own limit
+#: pixels (width times height) above which an image counts as unreadable; Pillow's own limit
 MAX_PIXELS = 178_956_970
 
 #: the formats that are read, in the order in which they are tried; left out are those that start other programs (EPS)
@@ -40,9 +40,9 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM
 #: pixels that are converted at once
 _STRIP = 4_000_000
 _ORIENTATION = 0x0112
-#: how libjpeg's warnings about the data of a picture begin; it fills the rest with grey and goes on
+#: how libjpeg's warnings about the data of an image begin; it fills the rest with grey and goes on
 _DAMAGE = ("Corrupt JPEG data", "Premature end")
-#: the one of them that whole pictures of many cameras cause
+#: the one of them that whole images of many cameras cause
 _STRAY = "extraneous bytes"
 
 
@@ -55,8 +55,12 @@ _OTHERS = (
 )
 
 
+#: what the largest value of 12 bits becomes when 16 bits are divided by 257
+_DARK = 16
+
+
 class ImageError(UserError):
-    """A file that is not a whole, readable picture.
+    """A file that is not a whole, readable image.
 
     Attributes:
         path: the file.
@@ -74,7 +78,7 @@ class ImageError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was special about one picture.
+    """What was special about one image.
 
     Attributes:
         format: name of the format, as Pillow calls it.
@@ -83,6 +87,7 @@ class Facts:
         cmyk: it was converted from CMYK.
         transparent: it was laid on white.
         deep: it is grey with more than 8 bits.
+        dark: it is such an image, and all its values fit into 12 of 16 bits, so that it is read as nearly black.
     """
 
     format: str
@@ -91,20 +96,21 @@ class Facts:
     cmyk: bool = False
     transparent: bool = False
     deep: bool = False
+    dark: bool = False
 
 
 class _NotReadableError(Exception):
-    """The reason why bytes are not a whole picture; becomes an ImageError where the path is known."""
+    """The reason why bytes are not a whole image; becomes an ImageError where the path is known."""
 
 
 def decode(path: str | os.PathLike[str], size: int | None = None, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
-    """Decode a picture file to upright RGB.
+    """Decode an image file to upright RGB.
 
     Args:
         path: the file; its name does not matter, its content does.
-        size: a hint: the picture will be resized to ``size`` x ``size`` pixels. A JPEG is then decoded at 1/2, 1/4 or
+        size: a hint: the image will be resized to ``size`` x ``size`` pixels. A JPEG is then decoded at 1/2, 1/4 or
             1/8 of its width and height (which skips most of the inverse DCT) as long as both sides stay at least
-            2 x ``size``: the resized picture then differs from that of a full decode by about one grey level on average
+            2 x ``size``: the resized image then differs from that of a full decode by about one grey level on average
             (with sides of at least ``size`` only, by up to five: ``benchmarks/decode.py``). None: full size.
         max_pixels: width times height above which the file is refused, before any pixel is decoded.
 
@@ -112,7 +118,7 @@ def decode(path: str | os.PathLike[str], size: int | None = None, *, max_pixels:
         uint8 array of shape (H, W, 3).
 
     Raises:
-        ImageError: the file is missing, empty, not a picture, cut off or damaged, or has too many pixels.
+        ImageError: the file is missing, empty, not an image, cut off or damaged, or has too many pixels.
     """
     return decode_with_facts(path, size, max_pixels=max_pixels)[0]
 
@@ -120,11 +126,11 @@ def decode(path: str | os.PathLike[str], size: int | None = None, *, max_pixels:
 def decode_with_facts(
     path: str | os.PathLike[str], size: int | None = None, *, max_pixels: int = MAX_PIXELS
 ) -> tuple[NDArray[np.uint8], Facts]:
-    """Decode like `decode`, and tell what was special about the picture."""
+    """Decode like `decode`, and tell what was special about the image."""
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode):  # a pipe would be waited for
-            raise ImageError(path, "is a folder, not a picture" if stat.S_ISDIR(mode) else "is not a regular file")
+            raise ImageError(path, "is a folder, not an image" if stat.S_ISDIR(mode) else "is not a regular file")
         with open(path, "rb") as file:
             return _decode_file(file, size, max_pixels)
     except _NotReadableError as error:
@@ -198,7 +204,7 @@ def _reduction(side: int, size: int) -> int:
 
 
 def _jpeg_orientation(data: bytes) -> int:
-    """EXIF orientation of a JPEG, 1 where there is none; reads markers up to the picture data."""
+    """EXIF orientation of a JPEG, 1 where there is none; reads markers up to the image data."""
     position = 2
     while position + 4 <= len(data) and data[position] == 0xFF:
         marker = data[position + 1]
@@ -219,7 +225,7 @@ def _exif_orientation(block: bytes) -> int:
     try:
         exif.load(block)
         value = exif.get(_ORIENTATION, 1)
-    except Exception:  # a damaged EXIF block is no reason to refuse the picture; Pillow raises many types here
+    except Exception:  # a damaged EXIF block is no reason to refuse the image; Pillow raises many types here
         return 1
     return value if value in range(1, 9) else 1
 
@@ -252,7 +258,7 @@ def _open(file: BinaryIO) -> Image.Image:
 
 
 def _what_instead(start: bytes) -> str:
-    """Words for a file that is no picture, from its first bytes."""
+    """Words for a file that is no image, from its first bytes."""
     if not start:
         return "empty (0 bytes)"
     for name, found, hint in _OTHERS:
@@ -260,16 +266,16 @@ def _what_instead(start: bytes) -> str:
             return f"{name}, which is not read; {hint}"
     text = " ".join(start.decode("utf-8", errors="ignore").split()).lower()
     if text.startswith("<"):
-        return "not a picture (a web page or XML)"
+        return "not an image (a web page or XML)"
     if text.startswith("version https://git-lfs"):
-        return "not a picture (a Git LFS pointer: the file itself was not downloaded)"
-    return "not a picture (text)" if text.isprintable() else "not a picture of a known format"
+        return "not an image (a Git LFS pointer: the file itself was not downloaded)"
+    return "not an image (text)" if text.isprintable() else "not an image of a known format"
 
 
 def _decode_pillow(file: BinaryIO, max_pixels: int) -> tuple[NDArray[np.uint8], Facts]:
     if ImageFile.LOAD_TRUNCATED_IMAGES:
         raise UserError(
-            "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is switched on in this process, which hides pictures that are cut off;"
+            "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is switched on in this process, which hides images that are cut off;"
             " switch it off"
         )
     image = _open(file)
@@ -289,13 +295,14 @@ def _decode_pillow(file: BinaryIO, max_pixels: int) -> tuple[NDArray[np.uint8], 
         pixels = _grey_to_rgb(image) if deep else _to_rgb(image)
     except Exception as error:
         raise _NotReadableError(f"cut off or damaged ({error})") from None
-    return pixels, Facts(image.format or "", animated, turned, image.mode == "CMYK", transparent, deep)
+    dark = deep and image.mode != "F" and 0 < pixels.max() <= _DARK
+    return pixels, Facts(image.format or "", animated, turned, image.mode == "CMYK", transparent, deep, dark)
 
 
 def _is_turned(image: Image.Image) -> bool:
     try:
         return image.getexif().get(_ORIENTATION, 1) in range(2, 9)
-    except Exception:  # a damaged EXIF block is no reason to refuse the picture; Pillow raises many types here
+    except Exception:  # a damaged EXIF block is no reason to refuse the image; Pillow raises many types here
         return False
 
 
@@ -312,7 +319,7 @@ def _strips(image: Image.Image) -> Iterator[tuple[slice, Image.Image]]:
 
 
 def _to_rgb(image: Image.Image) -> NDArray[np.uint8]:
-    """Bring an 8-bit picture of any mode to (H, W, 3)."""
+    """Bring an 8-bit image of any mode to (H, W, 3)."""
     pixels = np.empty((image.height, image.width, 3), np.uint8)
     transparent = image.has_transparency_data
     for rows, strip in _strips(image):
@@ -350,7 +357,7 @@ def _grey_to_rgb(image: Image.Image) -> NDArray[np.uint8]:
 
 
 def _range(image: Image.Image) -> tuple[float, float]:
-    """The least and the greatest finite value of a grey picture; 0 where there is none."""
+    """The least and the greatest finite value of a grey image; 0 where there is none."""
     low, high = math.inf, -math.inf
     for _, strip in _strips(image):
         values = np.asarray(strip)

@@ -1,4 +1,4 @@
-"""From picture files to batches: decode, resize, flips, loader."""
+"""From image files to batches: decode, resize, flips, loader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 
 
 def load(path: str | os.PathLike[str], size: int, *, max_pixels: int = MAX_PIXELS) -> torch.Tensor:
-    """Load a picture as the model sees it: the one preprocessing of training, prediction and export.
+    """Load an image as the model sees it: the one preprocessing of training, prediction and export.
 
     `decode`, then resize to a square without keeping the aspect ratio (the paper resizes to 448 x 448), bilinear with
     antialiasing, in uint8. Mean and standard deviation are applied on the device, by the model.
@@ -33,7 +33,7 @@ def load(path: str | os.PathLike[str], size: int, *, max_pixels: int = MAX_PIXEL
         uint8 tensor (3, size, size), RGB.
 
     Raises:
-        ImageError: the file is not a whole, readable picture.
+        ImageError: the file is not a whole, readable image.
     """
     pixels = torch.from_numpy(decode(path, size, max_pixels=max_pixels)).permute(2, 0, 1)
     resized = transforms.resize(pixels, [size, size], interpolation=InterpolationMode.BILINEAR, antialias=True)
@@ -69,7 +69,7 @@ def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 class ImageDataset(Dataset[tuple[torch.Tensor, int]]):
-    """Pictures by number; item i is (uint8 tensor (3, size, size), i).
+    """Images by number; item i is (uint8 tensor (3, size, size), i).
 
     Paths are kept in one flat array, so that loader workers share its memory instead of copying Python objects page by
     page.
@@ -84,7 +84,7 @@ class ImageDataset(Dataset[tuple[torch.Tensor, int]]):
         return len(self._paths)
 
     def path(self, index: int) -> str:
-        """Path of picture ``index``."""
+        """Path of image ``index``."""
         return os.fsdecode(self._paths[index].as_py())
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
@@ -116,7 +116,7 @@ class _Batches(Dataset[Any]):
             except ImageError as error:
                 bad.append(error)
         if bad:
-            return bad[0] if len(bad) == 1 else UserError("pictures cannot be read", [str(error) for error in bad])
+            return bad[0] if len(bad) == 1 else UserError("images cannot be read", [str(error) for error in bad])
         return pixels, numbers
 
 
@@ -131,14 +131,14 @@ def _same(batch: Any) -> Any:
 #: parts of the messages that torch and the system give, and what they mean for the user
 _FAILURES = {
     ("Too many open files", "ancdata"): (
-        "the picture loader ran out of open files: raise the limit (ulimit -n 4096) or use fewer loader workers"
+        "the image loader ran out of open files: raise the limit (ulimit -n 4096) or use fewer loader workers"
     ),
     ("No space left on device", "unable to resize file", "Bus error", "shared memory"): (
-        "the picture loader ran out of shared memory (/dev/shm): use fewer loader workers (0 needs none) or smaller"
+        "the image loader ran out of shared memory (/dev/shm): use fewer loader workers (0 needs none) or smaller"
         " batches, or give the container more (docker run --shm-size=1g)"
     ),
     ("Cannot allocate memory", "killed by signal: Killed"): (
-        "the picture loader ran out of memory: use fewer loader workers or smaller batches"
+        "the image loader ran out of memory: use fewer loader workers or smaller batches"
     ),
 }
 
@@ -153,7 +153,7 @@ def _explained(error: Exception) -> Exception:
 
 
 class Loader:
-    """Batches of pictures, in order; made by `make_loader`."""
+    """Batches of images, in order; made by `make_loader`."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self._loader = loader
@@ -180,13 +180,13 @@ class Loader:
 
 
 def make_loader(dataset: ImageDataset, batches: Iterable[Sequence[int]], workers: int = 0) -> Loader:
-    """Load batches of pictures, in worker processes where asked.
+    """Load batches of images, in worker processes where asked.
 
     Neither the global random state of torch nor the number of workers has an influence on the batches, and the first is
     left as it is. Worker processes use one torch thread each, so that the cores are left to the model.
 
     Args:
-        dataset: the pictures.
+        dataset: the images.
         batches: row numbers of each batch; iterated anew for every epoch (a list, or an object whose ``__iter__`` gives
             the batches of the epoch).
         workers: loader processes, kept from epoch to epoch; 0 loads in this process.
@@ -196,7 +196,7 @@ def make_loader(dataset: ImageDataset, batches: Iterable[Sequence[int]], workers
         in pinned memory where there is a CUDA device.
 
     Raises:
-        UserError: (while iterating) pictures cannot be read, or the machine ran out of shared memory, memory or open
+        UserError: (while iterating) images cannot be read, or the machine ran out of shared memory, memory or open
             files.
     """
     loader = DataLoader(

@@ -24,9 +24,9 @@ def random_sample(table: LabelTable) -> LabelTable:
 
 
 def hold_out(table: LabelTable, share: float, seed: int) -> tuple[LabelTable, LabelTable]:
-    """Put a share of the known labels of each class aside; the pictures stay in both tables.
+    """Put a share of the known labels of each class aside; the images stay in both tables.
 
-    The labels put aside are then in the same position as the unknown ones: the model sees their pictures, with other
+    The labels put aside are then in the same position as the unknown ones: the model sees their images, with other
     labels, and not them. Only labels that are a random sample are put aside (origin ``given`` or ``sampled``).
 
     Args:

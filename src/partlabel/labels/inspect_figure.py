@@ -81,7 +81,7 @@ def _text(
 
 
 def _axes(figure: Figure, left: float, down: float, width: float, tall: float) -> Axes:
-    """Add axes without a frame; ``down``: inches from the upper edge of the picture to that of the axes."""
+    """Add axes without a frame; ``down``: inches from the upper edge of the image to that of the axes."""
     height = figure.get_figheight()
     axes = figure.add_axes((left / WIDTH, 1 - (down + tall) / height, width / WIDTH, tall / height))
     axes.tick_params(labelsize=8, colors=INK, length=0)

@@ -280,9 +280,9 @@ def compare(held: NDArray[np.float32], unknown: NDArray[np.float32], comparisons
 
 
 def design_effect(image: NDArray[np.int64], right: NDArray[np.bool_]) -> float | None:
-    """How much mistakes flock together in pictures: variance of their number against independent ones; None without.
+    """How much mistakes flock together in images: variance of their number against independent ones; None without.
 
-    The tests take labels as independent. That holds for one class (one label a picture); in a pool a value well above 1
+    The tests take labels as independent. That holds for one class (one label an image); in a pool a value well above 1
     says that they stand on fewer labels than it seems.
     """
     share = right.mean() if len(right) else 1.0

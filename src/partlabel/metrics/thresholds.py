@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 DEFAULT = 0.0
 #: of a class about which nothing was learned: no score reaches it, and it is finite for whoever compares with it
 NEVER = float(np.finfo(np.float32).max)
-#: classes with fewer known labels of either sign choose under calibrated probabilities; on COCO pictures their own
+#: classes with fewer known labels of either sign choose under calibrated probabilities; on COCO images their own
 #: threshold is worse below about 20 present labels, and the two are alike above (experiments/thresholds.py)
 MIN_KNOWN = 20
 #: where a threshold came from, in words
@@ -67,8 +67,8 @@ class Thresholds:
 class Cuts:
     """What each possible threshold of a class gives, from the highest to the lowest.
 
-    ``score``: (M,) distinct scores, falling; ``hits``: (M,) weight of present pictures with at least that score;
-    ``alarms``: (M,) weight of absent ones; ``total``: weight of all present pictures.
+    ``score``: (M,) distinct scores, falling; ``hits``: (M,) weight of present images with at least that score;
+    ``alarms``: (M,) weight of absent ones; ``total``: weight of all present images.
     """
 
     score: Floats
@@ -82,7 +82,7 @@ def cuts(scores: NDArray[np.floating], present: NDArray[np.floating], absent: ND
 
     Args:
         scores: (M,) scores of one class, compared in single precision.
-        present: (M,) weight with which each picture counts as present, 0 to 1.
+        present: (M,) weight with which each image counts as present, 0 to 1.
         absent: (M,) weight with which it counts as absent.
     """
     order = np.argsort(-scores, kind="stable")
@@ -93,7 +93,7 @@ def cuts(scores: NDArray[np.floating], present: NDArray[np.floating], absent: ND
 
 
 def choose(found: Cuts, goal: Goal, wanted: float = 1.0) -> tuple[float, bool]:
-    """Choose the threshold of one class; of equally good ones the highest, which calls fewest pictures present.
+    """Choose the threshold of one class; of equally good ones the highest, which calls fewest images present.
 
     ``f1``: the highest ``2 hits / (hits + alarms + total)``. ``precision``: the most hits among the thresholds where
     ``hits / (hits + alarms) >= wanted``; where there is none, the highest precision. ``recall``: the highest threshold

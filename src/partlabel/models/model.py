@@ -31,7 +31,7 @@ from partlabel.models.weights import create_backbone
 
 @dataclasses.dataclass(frozen=True)
 class Preprocessing:
-    """How a picture becomes the model's input; the model itself applies mean and std.
+    """How an image becomes the model's input; the model itself applies mean and std.
 
     ``size``: side of the square in pixels. ``mean`` and ``std``: per channel, of values in [0, 1].
     ``resize``: squash without keeping the aspect ratio, bilinear, antialiased. ``orientation``: EXIF turns are applied.
@@ -154,7 +154,7 @@ class Model(nn.Module):
     Args:
         config: the network.
         classes: C class names, in the order of the scores.
-        size: side in pixels of the pictures.
+        size: side in pixels of the images.
         class_ids: the source's ids of the classes, or None.
         thresholds: per class, on scores; present where score >= threshold. None is the default of 0.
 
@@ -210,7 +210,7 @@ class Model(nn.Module):
         """Scores of a batch.
 
         Args:
-            images: (N, 3, size, size) pictures in RGB, uint8 or float in 0..255; or, with ``stage`` > 0, the output of
+            images: (N, 3, size, size) images in RGB, uint8 or float in 0..255; or, with ``stage`` > 0, the output of
                 the backbone's first ``stage`` stages.
             stage: stages of the backbone that have been run already.
 
@@ -362,7 +362,7 @@ class Model(nn.Module):
         return result
 
     def _set_pixels(self, preprocessing: Preprocessing) -> None:
-        """Pictures arrive as 0..255: one multiplication and one addition turn them into the backbone's input."""
+        """Images arrive as 0..255: one multiplication and one addition turn them into the backbone's input."""
         self.preprocessing = preprocessing
         mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
         self.register_buffer("pixel_scale", (1 / (255 * std)).view(3, 1, 1), persistent=False)

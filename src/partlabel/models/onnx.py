@@ -84,7 +84,7 @@ class OnnxModel:
         return cls(file, session, described)
 
     def __call__(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Scores (N, C) before the sigmoid of pictures (N, 3, size, size), RGB.
+        """Scores (N, C) before the sigmoid of images (N, 3, size, size), RGB.
 
         Raises:
             UserError: onnxruntime fails on them.
@@ -92,9 +92,7 @@ class OnnxModel:
         try:
             return np.asarray(self._session.run([OUTPUT], {INPUT: pixels})[0])
         except Exception as error:  # onnxruntime's errors have no common base
-            raise UserError(
-                f"{self.path}: onnxruntime fails on {len(pixels)} pictures ({_first_line(error)})"
-            ) from None
+            raise UserError(f"{self.path}: onnxruntime fails on {len(pixels)} images ({_first_line(error)})") from None
 
     def probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
         """Scores (N, C) to probabilities (N, C) in [0, 1]: calibrated where the model is, else the sigmoid."""

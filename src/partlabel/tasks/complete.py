@@ -1,4 +1,4 @@
-"""Completion of the labels of a training: its last model scores the pictures, its held-out labels test the scores."""
+"""Completion of the labels of a training: its last model scores the images, its held-out labels test the scores."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def complete_run(
 
     Args:
         run: a training, or its folder.
-        images: the folder that the picture names start from.
+        images: the folder that the image names start from.
         table: labels to complete; without it, the training and validation labels of the run. Classes that the model
             does not know stay as they are.
         precision: share of the labels filled in that must be right.
@@ -53,11 +53,11 @@ def complete_run(
 
     Returns:
         The table with the new labels, and the report; beside what is said there ``held_out`` (``out-of-fold``;
-        ``labels`` where the pictures were trained on with other labels, else ``pictures``) and ``pictures_left``
-        (pictures whose labels stay unknown, because the model was trained on guesses for them).
+        ``labels`` where the images were trained on with other labels, else ``pictures``) and ``pictures_left``
+        (images whose labels stay unknown, because the model was trained on guesses for them).
 
     Raises:
-        UserError: no run, or one without held-out labels; classes that the table lacks, pictures that are missing or
+        UserError: no run, or one without held-out labels; classes that the table lacks, images that are missing or
             cannot be read, nothing that could be filled in.
     """
     run = run if isinstance(run, Run) else Run(run)
@@ -77,8 +77,8 @@ def complete_run(
     leave = None if by_label or not _guesses(config) else trained.image_index(own.images) >= 0
     if leave is not None and leave.all():
         raise UserError(
-            "nothing can be promised: the model was trained on guesses for the unknown labels of these pictures, and "
-            "the held-out pictures do not show what that did; hold out labels instead, with partlabel labels hold-out"
+            "nothing can be promised: the model was trained on guesses for the unknown labels of these images, and "
+            "the held-out images do not show what that did; hold out labels instead, with partlabel labels hold-out"
         )
     scores, held_scores = _scores(model, own, held, images)
     made, report = complete(own, scores, held, held_scores, leave=leave, **arguments)
@@ -90,7 +90,7 @@ def complete_run(
     }
     if not by_label and _shared(config):
         report["warnings"].append(
-            "whole pictures were held out, and the model has parts that all classes share: pictures that it was "
+            "whole images were held out, and the model has parts that all classes share: images that it was "
             "trained on, with other labels, may get surer scores than the held-out ones. The check of the scores sees "
             "large differences only; partlabel labels hold-out avoids them"
         )
@@ -152,7 +152,7 @@ def _shared(config: Config) -> bool:
 
 
 def _scores(model: Model, table: LabelTable, held: LabelTable, folder: str | os.PathLike[str]) -> tuple[Any, Any]:
-    """Scores of the pictures of the table and of the held-out ones, each picture scored once."""
+    """Scores of the images of the table and of the held-out ones, each image scored once."""
     names = pc.unique(pa.concat_arrays([table.images, held.images]))  # pyrefly: ignore[missing-attribute]
     paths = resolve(names, folder)
     check(paths).raise_if_bad()

@@ -347,7 +347,7 @@ def _report(
         for test in filled.tests:
             if test["filled"] and (test["design_effect"] or 0) > _FLOCKING:
                 warnings.append(
-                    f"{name}: mistakes flock together in pictures (design effect {test['design_effect']:.1f}), so the "
+                    f"{name}: mistakes flock together in images (design effect {test['design_effect']:.1f}), so the "
                     "pooled test stands on fewer labels than it counts"
                 )
     return {"unknown": int(open_.sum()), **signs, "classes": classes, "warnings": warnings}

@@ -82,12 +82,12 @@ def trained_on(run: str | os.PathLike[str], table: LabelTable) -> dict[str, int]
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Pictures with known labels, for a model that knows at least their classes; made by :meth:`of`.
+    """Images with known labels, for a model that knows at least their classes; made by :meth:`of`.
 
     Attributes:
         table: the images that have a known label, and the classes of the table in the order of the model.
         columns: (K,) number in the model of each class of the table.
-        paths: the picture of each image.
+        paths: the image of each image.
     """
 
     table: LabelTable
@@ -103,13 +103,13 @@ class Labelled:
         without: Collection[Path] = (),
         every: bool = False,
     ) -> Labelled:
-        """Match a table and the pictures in ``folder`` with a model; raises as :func:`evaluate` does.
+        """Match a table and the images in ``folder`` with a model; raises as :func:`evaluate` does.
 
         Args:
             model: gives the classes.
             table: labels; its image names are files in ``folder``.
-            folder: the folder of the pictures.
-            without: pictures to leave out.
+            folder: the folder of the images.
+            without: images to leave out.
             every: images without a known label take part too.
         """
         matched = match(table, model, every="table")
@@ -123,13 +123,13 @@ class Labelled:
             out = {path.resolve() for path in without}
             rows = [row for row, path in enumerate(paths) if path.resolve() not in out]
             if not rows:
-                raise UserError("all pictures of the table are needed for something else; give a folder with more")
+                raise UserError("all images of the table are needed for something else; give a folder with more")
             table, paths = table.select(rows), [paths[row] for row in rows]
         check(paths).raise_if_bad()
         return cls(table, matched.of_model, paths)
 
     def metrics(self, scores: NDArray[np.float32], thresholds: Sequence[float]) -> Metrics:
-        """Metrics of scores (N, C) of the pictures, at C thresholds, over the classes of the table."""
+        """Metrics of scores (N, C) of the images, at C thresholds, over the classes of the table."""
         found = Accumulator(len(self.columns), self.table.classes)
         for start in range(0, len(scores), _ROWS):
             rows = slice(start, min(start + _ROWS, len(scores)))

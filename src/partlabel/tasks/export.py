@@ -46,7 +46,7 @@ class Exported:
     """What an export gave.
 
     ``difference``: largest one from PyTorch, relative for scores above 1. ``size`` and ``torch_size``: bytes of the
-    file and of the weights. ``milliseconds`` and ``torch_milliseconds``: medians for one picture of a batch of 1 and of
+    file and of the weights. ``milliseconds`` and ``torch_milliseconds``: medians for one image of a batch of 1 and of
     8 (the keys) with ``threads`` threads on the CPU; PyTorch runs as in :func:`partlabel.predict`.
     """
 
@@ -63,8 +63,8 @@ class Int8Exported:
     """What an export in 8-bit integers gave.
 
     ``file``: the file; its ``difference`` is that of ``single``, the file in single precision that it was made from and
-    that is not kept. ``calibrated``: pictures that the ranges were measured on. ``change``: how the scores of other
-    pictures changed. ``map_before`` and ``map_after``: mAP in 0..1 on their known labels, None without labels.
+    that is not kept. ``calibrated``: images that the ranges were measured on. ``change``: how the scores of other
+    images changed. ``map_before`` and ``map_after``: mAP in 0..1 on their known labels, None without labels.
     """
 
     file: Exported
@@ -87,15 +87,15 @@ def metadata(model: Model) -> dict[str, Any]:
 
 
 def export(model: Model, path: str | os.PathLike[str], pictures: Sequence[str | os.PathLike[str]]) -> Exported:
-    """Write the model for any number of pictures at once, dropout off; the file is there only if it passes the check.
+    """Write the model for any number of images at once, dropout off; the file is there only if it passes the check.
 
     Args:
         model: the classifier; is left in evaluation mode on the CPU.
         path: .onnx or .pt2.
-        pictures: picture files to check with, at least one.
+        pictures: image files to check with, at least one.
 
     Raises:
-        UserError: another ending, a package is missing, no picture, or the file does not do what the model does.
+        UserError: another ending, a package is missing, no image, or the file does not do what the model does.
     """
     target = Path(path)
     if target.suffix not in (".onnx", ".pt2"):
@@ -103,7 +103,7 @@ def export(model: Model, path: str | os.PathLike[str], pictures: Sequence[str | 
     if target.suffix == ".onnx":
         require("onnx", "onnxruntime", "onnxscript")
     if not pictures:
-        raise UserError("the exported file is checked on real pictures, and there is none")
+        raise UserError("the exported file is checked on real images, and there is none")
     pixels = _pixels(model, pictures)
     model.eval().cpu()
     with replacing(target) as temporary:
@@ -123,9 +123,9 @@ def export_int8(
     Args:
         model: the classifier; is left in evaluation mode on the CPU.
         path: .onnx.
-        pictures: about a hundred picture files, typical of those that the file is for: the ranges of the values are
+        pictures: about a hundred image files, typical of those that the file is for: the ranges of the values are
             measured on them (:mod:`partlabel.tasks.quantize`).
-        compared: other pictures, at least one, to compare the scores on; with known labels, mAP is measured too.
+        compared: other images, at least one, to compare the scores on; with known labels, mAP is measured too.
         max_loss: points of mAP, of 100, that may be lost.
 
     Raises:
@@ -183,7 +183,7 @@ def _compared(
         return found, None, None
     first, last = (float(pictures.metrics(values, after.thresholds).mean_ap) for values in scores)
     if np.isnan(first):
-        raise UserError("no class has known present and known absent labels on these pictures, so there is no mAP")
+        raise UserError("no class has known present and known absent labels on these images, so there is no mAP")
     return found, first, last
 
 
@@ -199,7 +199,7 @@ def check(
     Args:
         scorer: uint8 (N, 3, size, size) to scores (N, C).
         expected: what the file must do.
-        pixels: (>= 5, 3, size, size) pictures.
+        pixels: (>= 5, 3, size, size) images.
         name: the file, for the message.
         tolerance: largest difference of scores up to 1; larger scores may differ in proportion.
 
@@ -240,7 +240,7 @@ def model_scorer(model: Model) -> Scorer:
 
 
 def write_program(model: Model, pixels: NDArray[np.uint8], path: Path) -> None:
-    """Write a program of ``torch.export``, traced on a few pictures (>= 3, 3, size, size), with its metadata."""
+    """Write a program of ``torch.export``, traced on a few images (>= 3, 3, size, size), with its metadata."""
     with open(path, "wb") as file:
         torch.export.save(_traced(model, pixels), file, extra_files={METADATA: json.dumps(metadata(model))})
 
@@ -253,7 +253,7 @@ def open_program(path: Path) -> Scorer:
 
 
 def write_onnx(model: Model, pixels: NDArray[np.uint8], path: Path) -> None:
-    """Write an ONNX file, traced on a few pictures (>= 3, 3, size, size), with its metadata."""
+    """Write an ONNX file, traced on a few images (>= 3, 3, size, size), with its metadata."""
     program = _traced(model, pixels)
     with quiet():
         written = torch.onnx.export(
@@ -290,7 +290,7 @@ def _traced(model: Model, pixels: NDArray[np.uint8]) -> torch.export.ExportedPro
 
 
 def _pixels(model: Model, pictures: Sequence[str | os.PathLike[str]]) -> NDArray[np.uint8]:
-    """Enough pictures for all batches, as the model sees them; where there are fewer, they are repeated."""
+    """Enough images for all batches, as the model sees them; where there are fewer, they are repeated."""
     chosen = [pictures[i % len(pictures)] for i in range(max(*BATCHES, *TIMED))]
     return np.stack([load(path, model.preprocessing.size).numpy() for path in chosen])
 

@@ -27,7 +27,7 @@ _MODEL = ORIGINS.index("model")
 
 
 #: points of mAP for each unit of ``growth`` (see :func:`describe`), and below which gain it is hardly worth asking on.
-#: Measured by experiments/next_labels.py on 8,000 pictures of COCO: 4.5 to 10 points a round, the same for random ones
+#: Measured by experiments/next_labels.py on 8,000 images of COCO: 4.5 to 10 points a round, the same for random ones
 POINTS_PER_GROWTH, POINTS_PER_1000 = 7.0, 0.05
 
 
@@ -244,12 +244,12 @@ def grow(
 def ask(
     model: Model, table: LabelTable, folder: str | os.PathLike[str], budget: int, mix: Mix | None = None, seed: int = 0
 ) -> tuple[Questions, LabelTable, NDArray[np.float32], dict[str, Any]]:
-    """Score all pictures of a table and choose questions; see :func:`choose`.
+    """Score all images of a table and choose questions; see :func:`choose`.
 
     Args:
         model: the classifier; its classes are all in the table. There are no questions about others.
         table: the labels; image names are files in ``folder``.
-        folder: the folder of the pictures.
+        folder: the folder of the images.
         budget: number of questions.
         mix: shares of the reasons to ask.
         seed: of the random part.
@@ -259,7 +259,7 @@ def ask(
         refer; and what they are as plain values (see :func:`describe`).
 
     Raises:
-        UserError: the table lacks classes of the model, every label is known, pictures are missing or cannot be read.
+        UserError: the table lacks classes of the model, every label is known, images are missing or cannot be read.
     """
     own = match(table, model, every="model").table
     if own.without_origin("model").num_known == own.num_images * own.num_classes:

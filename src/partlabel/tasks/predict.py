@@ -1,4 +1,4 @@
-"""Scores of many pictures, and the files that people read them in."""
+"""Scores of many images, and the files that people read them in."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An ONNX file in 8-bit integers, and what that changes.
 
-Static quantisation by onnxruntime: the ranges of the activations are measured on real pictures, and the file holds
+Static quantisation by onnxruntime: the ranges of the activations are measured on real images, and the file holds
 QuantizeLinear and DequantizeLinear nodes of the ONNX standard, which any runtime can fold into integer arithmetic.
 
 - Weights are per channel: with one scale for a whole convolution, depthwise ones lose most of their precision.
@@ -34,7 +34,7 @@ _LAYERS = ("Conv", "Gemm", "MatMul")
 
 @dataclass(frozen=True)
 class Change:
-    """How the scores of N pictures and C classes changed from one file to another.
+    """How the scores of N images and C classes changed from one file to another.
 
     ``largest`` and ``mean``: absolute difference of scores. ``decisions``: pairs whose decision changed, of ``pairs``;
     ``present_before`` and ``present_after``: pairs decided as present.
@@ -70,7 +70,7 @@ def quantize(source: Path, target: Path, pixels: NDArray[np.uint8]) -> None:
     Args:
         source: an .onnx file of :func:`partlabel.tasks.export.export`.
         target: file to write.
-        pixels: (N, 3, size, size) pictures that the ranges of the activations are measured on.
+        pixels: (N, 3, size, size) images that the ranges of the activations are measured on.
     """
     import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static

@@ -28,8 +28,8 @@ _CONTROL = "answer"
 _INTERFACE = """\
 <View>
   <Header value="$question"/>
-  <Image name="picture" value="$picture"/>
-  <Choices name="answer" toName="picture" choice="single" required="true" showInLine="true">
+  <Image name="image" value="$image"/>
+  <Choices name="answer" toName="image" choice="single" required="true" showInLine="true">
     <Choice value="present" hotkey="1"/>
     <Choice value="absent" hotkey="2"/>
   </Choices>
@@ -59,9 +59,9 @@ def write_csv(path: str | Path, table: LabelTable, scores: NDArray[np.float32], 
 
 
 def write_tasks(path: str | Path, table: LabelTable, scores: NDArray[np.float32], questions: Questions) -> None:
-    """Write a task for each question, and beside it the labeling interface: one picture, one class, yes or no.
+    """Write a task for each question, and beside it the labeling interface: one image, one class, yes or no.
 
-    Tasks of one class follow each other, which is quicker to answer than many classes of one picture. A question whose
+    Tasks of one class follow each other, which is quicker to answer than many classes of one image. A question whose
     answer is known comes with that annotation, so that it is done, and in the export. Names become addresses in a local
     storage. ``tasks.json`` comes with ``tasks.labeling.xml``. Source: the guide to tasks of Label Studio
     (https://labelstud.io/guide/tasks).
@@ -73,7 +73,7 @@ def write_tasks(path: str | Path, table: LabelTable, scores: NDArray[np.float32]
     for image, name, score, why, answer in _rows(table, scores, questions):
         data = {
             "picture": local_address(image),
-            "question": f"Does the picture show: {name}?",
+            "question": f"Does the image show: {name}?",
             "image": image,
             "class": name,
             "score": float(score),

@@ -36,7 +36,7 @@ def relabel(
     Args:
         models: one model, or several whose scores are averaged; their classes are the same and all in the table.
         table: labels; image names are files in ``folder``. Classes that the model does not know stay as they are.
-        folder: the folder of the pictures.
+        folder: the folder of the images.
         config: the strategy.
         batch_size: images of a mini-batch, for strategy [b].
         seed: of the dropout samples and the mini-batches.
@@ -48,7 +48,7 @@ def relabel(
         The table with labels of origin ``model`` added, in a round after those that it has, and the record of that.
 
     Raises:
-        UserError: models of different classes, or of classes that the table lacks; pictures that are missing or cannot
+        UserError: models of different classes, or of classes that the table lacks; images that are missing or cannot
             be read; no dropout where the strategy needs it.
     """
     classes = models[0].classes

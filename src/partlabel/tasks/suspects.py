@@ -1,6 +1,6 @@
 """Known labels that are perhaps wrong: those that a model contradicts that was trained without them.
 
-The pictures are dealt out into folds. For each fold, a linear head on the run's features learns from the known labels
+The images are dealt out into folds. For each fold, a linear head on the run's features learns from the known labels
 of the other folds and scores this one, so no label is judged by a head that has seen it. Unknown labels take part in
 nothing: they are not learned from, not counted as absent, and cannot be suspects. Scores become probabilities by the
 calibration of each class (:mod:`partlabel.metrics.calibration`), so that a doubt means the same in a frequent and in a
@@ -64,7 +64,7 @@ class Checked:
     Attributes:
         suspects: the contradicted labels of ``table``.
         table: the labels that were checked; only those given by people.
-        skipped: (name, reason) of pictures that could not be read.
+        skipped: (name, reason) of images that could not be read.
         backbone_has_seen: the backbone was trained on such labels, so that it may agree with wrong ones.
     """
 
@@ -134,11 +134,11 @@ def check_run(
         run: the run folder; its best model gives the features.
         table: the labels; None takes those that the run was trained and validated on. The table that the run was
             trained from finds the stored features of a frozen backbone; in another order they are computed anew.
-        images: folder of the pictures.
+        images: folder of the images.
         seed: of the folds.
 
     Raises:
-        UserError: no run, other classes than the run's, no label given by a person, too few pictures, pictures that are
+        UserError: no run, other classes than the run's, no label given by a person, too few images, images that are
             missing or bad.
     """
     run = run if isinstance(run, Run) else Run(run)

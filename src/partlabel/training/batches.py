@@ -1,6 +1,6 @@
-"""What a training step reads: pictures, or the stored output of the part of the network that is not trained.
+"""What a training step reads: images, or the stored output of the part of the network that is not trained.
 
-The part that does not change runs once over the pictures. Its output lies on disk as one memory-mapped array, under a
+The part that does not change runs once over the images. Its output lies on disk as one memory-mapped array, under a
 name made of everything it depends on: weights, preprocessing and the bytes of the files.
 """
 
@@ -28,11 +28,11 @@ from partlabel.images import ImageDataset, content_hash, make_loader
 from partlabel.models.model import Model
 
 Progress = Callable[[int, int], None]
-#: pictures are stored decoded up to this size; above it they are decoded anew in each epoch
+#: images are stored decoded up to this size; above it they are decoded anew in each epoch
 PIXEL_CACHE_LIMIT = 8 * 2**30
 #: images averaged at once
 _POOLED = 256
-#: after so many pictures it is noted how far the work has come
+#: after so many images it is noted how far the work has come
 _NOTED = 1024
 
 
@@ -46,10 +46,10 @@ def cache_folder() -> Path:
 
 
 class Source:
-    """Batches of a fixed list of pictures, as the model's input from some stage on.
+    """Batches of a fixed list of images, as the model's input from some stage on.
 
     Attributes:
-        stage: the stage of the backbone that the batches go into; 0 are pictures.
+        stage: the stage of the backbone that the batches go into; 0 are images.
     """
 
     stage: int
@@ -62,7 +62,7 @@ class Source:
 class Stored(Source):
     """Batches from a memory-mapped array: pixels (N, 3, H, W) uint8, or features (N, T, D, h, w) float16.
 
-    T is 2 where the features of the mirrored picture are stored too, else 1.
+    T is 2 where the features of the mirrored image are stored too, else 1.
     """
 
     def __init__(self, array: NDArray[Any], stage: int) -> None:
@@ -109,7 +109,7 @@ class Files(Source):
 
 
 def mirrored(pixels: Tensor, flip: NDArray[np.bool_]) -> Tensor:
-    """Mirror the chosen pictures of a batch (B, 3, H, W) left to right."""
+    """Mirror the chosen images of a batch (B, 3, H, W) left to right."""
     if flip.any():
         chosen = torch.from_numpy(flip)
         pixels[chosen] = pixels[chosen].flip(3)
@@ -132,17 +132,17 @@ def open_source(
 
     Args:
         model: the model; its first stages must be as they will be used.
-        stage: number of stages that are not trained; 0 stores decoded pictures where they fit.
-        paths: the picture of each row.
-        flip: store the features of the mirrored pictures too.
+        stage: number of stages that are not trained; 0 stores decoded images where they fit.
+        paths: the image of each row.
+        flip: store the features of the mirrored images too.
         workers: loader processes.
-        max_pixels: largest picture that is decoded.
+        max_pixels: largest image that is decoded.
         device: where the stages run.
-        progress: called with (pictures done, pictures in all).
+        progress: called with (images done, images in all).
         store: False reads the files each time, where ``stage`` is 0.
 
     Raises:
-        UserError: a picture cannot be read, or the features do not fit on the disk.
+        UserError: an image cannot be read, or the features do not fit on the disk.
     """
     size = model.preprocessing.size
     images = ImageDataset(paths, size, max_pixels=max_pixels)

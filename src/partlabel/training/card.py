@@ -234,13 +234,13 @@ def _use(run: Run) -> str:
     lines = [
         "## Intended use",
         "",
-        "Telling which of the classes above are in a picture, for pictures like those it was trained on.",
+        "Telling which of the classes above are in an image, for images like those it was trained on.",
         "",
         "## Limits",
         "",
-        "- Numbers hold for pictures like these. Those on known labels alone, and the thresholds, assume besides that "
+        "- Numbers hold for images like these. Those on known labels alone, and the thresholds, assume besides that "
         "whether a label is known does not depend on what it is, within a class.",
-        "- A class that is not in the list is never found; a picture can be given no class at all.",
+        "- A class that is not in the list is never found; an image can be given no class at all.",
         "- Scores of one class cannot be compared with those of another; calibrated probabilities can.",
         "- Nothing was checked about groups of people, safety or law. Do not let it decide about people by itself.",
     ]

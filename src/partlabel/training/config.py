@@ -21,15 +21,15 @@ from partlabel.models.config import ModelConfig
 
 @dataclass(frozen=True)
 class ImageConfig:
-    """How a picture becomes a tensor."""
+    """How an image becomes a tensor."""
 
-    #: side in pixels of the square that pictures are resized to
+    #: side in pixels of the square that images are resized to
     size: int = 224
     #: random horizontal flip in training
     flip: bool = True
-    #: what happens to pictures that are missing or cannot be decoded
+    #: what happens to images that are missing or cannot be decoded
     on_bad: Literal["error", "skip"] = "error"
-    #: pictures with more pixels are treated as unreadable
+    #: images with more pixels are treated as unreadable
     max_pixels: int = 178_956_970
 
 
@@ -137,8 +137,8 @@ class Config:
     self_training: SelfTrainingConfig = field(default_factory=SelfTrainingConfig)
     #: "none", "all" (the whole backbone), or the number of stages that stay as they are
     freeze: str | int = "none"
-    #: batch normalisation keeps its mean and variance in training, while its scale and shift learn: for few pictures,
-    #: small batches, or pictures of another size than the weights were made with
+    #: batch normalisation keeps its mean and variance in training, while its scale and shift learn: for few images,
+    #: small batches, or images of another size than the weights were made with
     freeze_batch_norm: bool = False
     #: share of the images held out of the training table to validate on; 0 validates on nothing
     validation: float = 0.1
@@ -146,7 +146,7 @@ class Config:
     assume_absent: bool = False
     seed: int = 0
     precision: Literal["32", "bf16", "16"] = "32"
-    #: processes that decode pictures; None chooses
+    #: processes that decode images; None chooses
     workers: int | None = None
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Scores of pictures from heads that have not seen them, and probabilities of these."""
+"""Scores of images from heads that have not seen them, and probabilities of these."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def out_of_fold(
     seed: int = 0,
     rounds: Round | None = None,
 ) -> NDArray[np.float32]:
-    """Scores of every pair from heads that have not seen the pictures that they judge.
+    """Scores of every pair from heads that have not seen the images that they judge.
 
     Folds keep the groups of the table together and hold the present and absent labels of each class in proportion.
 

@@ -91,7 +91,7 @@ def train(
         with engine.together():
             data = prepare_data(config, labels, Path(images), validation, truth, job.report, earlier)
         agree_on_data(engine, data)
-        identity["labels of usable pictures"] = data.table.content_hash()
+        identity["labels of usable images"] = data.table.content_hash()
         engine.from_first(lambda: is_started(job.out, identity, resume))
 
         with engine.together():

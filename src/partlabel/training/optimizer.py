@@ -126,7 +126,7 @@ def keep_fixed(model: Model, stages: int, batch_norm: bool) -> None:
 
 @contextmanager
 def batch_of_one(model: nn.Module, active: bool) -> Generator[None, None, None]:
-    """Let batch normalisation use its statistics while a batch has one picture, as one value has no variance."""
+    """Let batch normalisation use its statistics while a batch has one image, as one value has no variance."""
     norms = [m for m in model.modules() if isinstance(m, _NORMS) and m.training] if active else []
     for norm in norms:
         norm.eval()

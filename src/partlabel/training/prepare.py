@@ -1,4 +1,4 @@
-"""Before a training: labels that can be learned from, pictures that are there and whole."""
+"""Before a training: labels that can be learned from, images that are there and whole."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from partlabel.training.config import ImageConfig
 
 @dataclass(frozen=True)
 class Prepared:
-    """A table whose pictures are all there and whole.
+    """A table whose images are all there and whole.
 
-    ``paths``: the picture of each row. ``skipped``: (name, reason) of the rows left out. ``animated``: pictures of
+    ``paths``: the image of each row. ``skipped``: (name, reason) of the rows left out. ``animated``: images of
     which only the first frame is used.
     """
 
@@ -59,17 +59,17 @@ def check_labels(table: LabelTable, assume_absent: bool) -> None:
 
 
 def prepare(table: LabelTable, folder: Path, config: ImageConfig, workers: int | None, reporter: Reporter) -> Prepared:
-    """Find and decode every picture of a table.
+    """Find and decode every image of a table.
 
     Args:
         table: the labels; its image names are files in ``folder``.
-        folder: the folder of the pictures.
-        config: what to do with bad pictures.
+        folder: the folder of the images.
+        config: what to do with bad images.
         workers: decoding threads.
         reporter: shows the progress.
 
     Raises:
-        UserError: pictures are missing or bad and ``on_bad`` is "error", or none is left.
+        UserError: images are missing or bad and ``on_bad`` is "error", or none is left.
     """
     names = table.images.to_pylist()
     files = resolve(names, folder) if config.on_bad == "error" else find(names, folder)
@@ -78,10 +78,10 @@ def prepare(table: LabelTable, folder: Path, config: ImageConfig, workers: int |
     paths = [file for file in files if file is not None]
     good, bad, animated = _checked(paths, config, workers, reporter)
     if bad and config.on_bad == "error":
-        raise UserError(f"{len(bad)} of {len(names)} pictures cannot be used", [f"{p}: {reason}" for p, reason in bad])
+        raise UserError(f"{len(bad)} of {len(names)} images cannot be used", [f"{p}: {reason}" for p, reason in bad])
     rows = np.flatnonzero(there)[good]
     if not len(rows):
-        raise UserError(f"none of the {len(names)} pictures in {folder} can be used")
+        raise UserError(f"none of the {len(names)} images in {folder} can be used")
     skipped = missing + [(os.path.relpath(path, folder), reason) for path, reason in bad]
     kept = [path for path, is_good in zip(paths, good, strict=True) if is_good]
     return Prepared(table.select(rows) if skipped else table, kept, skipped, animated)
@@ -90,7 +90,7 @@ def prepare(table: LabelTable, folder: Path, config: ImageConfig, workers: int |
 def _checked(
     paths: Sequence[Path], config: ImageConfig, workers: int | None, reporter: Reporter
 ) -> tuple[np.ndarray, list[tuple[str, str]], list[str]]:
-    """The check of the pictures; files that passed before and have the same size and time are not decoded again."""
+    """The check of the images; files that passed before and have the same size and time are not decoded again."""
     digest = hashlib.blake2b(str(config.max_pixels).encode(), digest_size=16)
     for path in paths:
         try:
@@ -102,7 +102,7 @@ def _checked(
     passed = cache_folder() / "checked" / f"{digest.hexdigest()}.json"
     if passed.is_file():
         return np.ones(len(paths), bool), [], json.loads(passed.read_text())
-    with reporter.bar("checking pictures") as bar:
+    with reporter.bar("checking images") as bar:
         result = check(paths, max_pixels=config.max_pixels, workers=workers or None, progress=bar)
     if not result.bad:
         with suppress(OSError, UserError):  # it only saves time

@@ -278,7 +278,7 @@ def test_a_closed_pipe_is_no_error(labels):
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """Pictures, a half-filled table and a run trained on them: red or dark, blue or dark, 24 pictures of 64 x 64."""
+    """Images, a half-filled table and a run trained on them: red or dark, blue or dark, 24 images of 64 x 64."""
     from PIL import Image
 
     folder = tmp_path_factory.mktemp("job")
@@ -364,7 +364,7 @@ def test_evaluate(capsys, job):
     result = json.loads(out)
     assert 0 <= result["metrics"]["mean_ap"] <= 1
     assert [row["class"] for row in result["per_class"]] == ["red", "blue"]
-    assert result["images"]["evaluated"] == 22  # two of the 24 pictures have no known label
+    assert result["images"]["evaluated"] == 22  # two of the 24 images have no known label
     code, out, _ = run(capsys, "evaluate", job / "run", job / "labels.parquet", "--images", job / "photos")
     assert code == 0
     assert "red" in out
@@ -400,7 +400,7 @@ def test_predict_a_list_gives_what_the_folder_gives(capsys, job):
 
 def test_predict_lists_every_bad_picture_or_leaves_it_out(capsys, job, tmp_path):
     for name in ("a.png", "b.png"):
-        (tmp_path / name).write_bytes(b"not a picture")
+        (tmp_path / name).write_bytes(b"not an image")
     (tmp_path / "c.png").write_bytes((job / "photos" / "00.png").read_bytes())
     words = ("predict", job / "run", tmp_path, "-o", tmp_path / "out.csv")
     err = refused(capsys, *words)

@@ -24,7 +24,7 @@ def test_a_name_that_is_not_utf_8_is_said_before_the_scoring(place, photos, tmp_
     out = tmp_path / "out.csv"
     assert main(["predict", str(place / "run"), str(photos), "-o", str(out)]) == 2
     said = capsys.readouterr().err
-    assert "1 of 4 pictures cannot be used" in said
+    assert "1 of 4 images cannot be used" in said
     assert r"\xff\xfe.png: its name is not UTF-8" in said
     assert not out.exists()
     assert main(["predict", str(place / "run"), str(photos), "-o", str(out), "--on-bad", "skip"]) == 0

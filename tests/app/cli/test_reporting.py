@@ -13,7 +13,7 @@ from tests.pictures import make_pictures, tiny_config
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """Pictures, their table, and two runs with the same validation part."""
+    """Images, their table, and two runs with the same validation part."""
     folder = tmp_path_factory.mktemp("job")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PARTLABEL_CACHE", str(folder / "cache"))

@@ -1,4 +1,4 @@
-"""Pictures of Open Images by a list."""
+"""Images of Open Images by a list."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_pictures_of_a_list(mirror, tmp_path):
 def test_a_list_with_other_lines(tmp_path):
     path = tmp_path / "list.txt"
     path.write_text("train/000002b66c9c498e\n000002b66c9c498e\ntrain/../../x\n")
-    with pytest.raises(UserError, match="each line names one picture") as caught:
+    with pytest.raises(UserError, match="each line names one image") as caught:
         read_list(path)
     assert caught.value.offenders == [f"{path}:2 000002b66c9c498e", f"{path}:3 train/../../x"]
     with pytest.raises(UserError, match="nowhere"):

@@ -234,7 +234,7 @@ def test_a_handful_of_pictures_gets_no_interval(tmp_path):
     make_run(tmp_path / "run", held, scores)
     row = one(tmp_path, "run")["results"]["metrics"][0]
     assert row["value"] is not None
-    assert (row["low"], row["reason"]) == (None, "fewer than 10 pictures (or groups) to draw from")
+    assert (row["low"], row["reason"]) == (None, "fewer than 10 images (or groups) to draw from")
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
     rows = collect([tmp_path / "run", tmp_path / "copy"])["comparison"]["others"][0]["metrics"]
     assert {row["p"] for row in rows} == {None}
@@ -260,7 +260,7 @@ def test_the_check_says_when_it_could_not_check(tmp_path):
     held, scores = world(known=1.1)
     found = check_of(tmp_path / "full", held, scores)
     assert found["verdict"] == "not checked"
-    assert "all labels of the held-out pictures are known" in found["sentence"]
+    assert "all labels of the held-out images are known" in found["sentence"]
     held, scores = world(images=6)
     assert "no class has 8 held-out labels" in check_of(tmp_path / "few", held, scores)["sentence"]
 

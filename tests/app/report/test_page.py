@@ -19,7 +19,7 @@ SCRIPT = CLASSES[1]
 
 @pytest.fixture(scope="module")
 def page(runs, tmp_path_factory):
-    """A report on two runs with pictures, and its numbers."""
+    """A report on two runs with images, and its numbers."""
     folder = tmp_path_factory.mktemp("page")
     for i, name in enumerate(world()[0].images.to_pylist()):
         path = folder / "pictures" / name

@@ -13,7 +13,7 @@ from tests.app.review.made import Made, drawn_table, make_run
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
-    """A run with 40 pictures, and classes of which one is named like a tag."""
+    """A run with 40 images, and classes of which one is named like a tag."""
     return make_run(tmp_path, *drawn_table(40))
 
 

@@ -19,7 +19,7 @@ CLASSES = ("cat", "dog", "<b>car</b>")
 
 @dataclass
 class Made:
-    """A run, its pictures, the table to review and the scores (N, C) of its model, as they are stored."""
+    """A run, its images, the table to review and the scores (N, C) of its model, as they are stored."""
 
     run: Path
     images: Path
@@ -49,7 +49,7 @@ def as_json(desk: Desk, image: int, cls: int, answer: str, queue: str = "all") -
 
 
 def make_run(folder: Path, table: LabelTable, scores: np.ndarray, images: Path | None = None) -> Made:
-    """Write a run with these labels whose model gives these scores; pictures are made where no folder is given."""
+    """Write a run with these labels whose model gives these scores; images are made where no folder is given."""
     run = folder / "run"
     (run / "best").mkdir(parents=True)
     (run / "run.json").write_text("{}")

@@ -39,7 +39,7 @@ def test_every_origin_by_hand():
             ("c.png", "x"): no,  # against an earlier review
             ("c.png", "y"): Verdict("skip", False, ()),
             ("c.png", "w"): yes,  # the table lacks the class
-            ("d.png", "x"): yes,  # and the picture
+            ("d.png", "x"): yes,  # and the image
         },
     )
     assert rows(made) == {
@@ -96,7 +96,7 @@ def test_a_format_that_cannot_be_written_is_refused(tmp_path):
 
 
 def test_train_takes_what_was_exported(tmp_path, desk, made):
-    labels = make_pictures(tmp_path / "pictures", 40)  # other pictures, under the names of the run
+    labels = make_pictures(tmp_path / "pictures", 40)  # other images, under the names of the run
     assert labels.images.to_pylist() == made.table.images.to_pylist()
     open_pairs = np.argwhere(made.table.dense() == 0)[:10]
     desk.answer("me", "1", [said(desk, int(i), int(c), "yes") for i, c in open_pairs], False)

@@ -1,4 +1,4 @@
-"""Pictures come from the folder of the pictures and from nowhere else."""
+"""Images come from the folder of the images and from nowhere else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECRET = "this is a secret"
 
 @pytest.fixture
 def folder(tmp_path):
-    """Pictures inside, and outside a secret text and a secret picture."""
+    """Images inside, and outside a secret text and a secret image."""
     inside = tmp_path / "photos"
     (inside / "sub").mkdir(parents=True)
     (tmp_path / "secret.txt").write_text(SECRET)
@@ -195,7 +195,7 @@ def test_missing_pictures_are_all_named_at_the_start(tmp_path):
 
 
 def test_over_http(folder, tmp_path):
-    (folder / "bad.jpg").write_bytes(b"no picture")
+    (folder / "bad.jpg").write_bytes(b"no image")
     (folder / "link.png").symlink_to(tmp_path / "secret.png")
     table = LabelTable.from_dense(["good.png", "bad.jpg", "link.png"], ["x"], [[1], [0], [-1]])
     desk = make_run(tmp_path, table, np.zeros((3, 1), np.float32), folder).open()

@@ -25,7 +25,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def single(tmp_path: Path) -> LabelTable:
-    """12 pictures with one known label each, a present one."""
+    """12 images with one known label each, a present one."""
     whole = make_pictures(tmp_path / "pictures", 12)
     labels = np.zeros((12, 3), np.int8)
     labels[np.arange(12), np.arange(12) % 3] = 1

@@ -43,7 +43,7 @@ def complete(
     Args:
         run: Run folder of `partlabel train`, with validation labels. Best made with `partlabel labels hold-out`.
         labels: Label table to complete, a .parquet file. Without it, the training and validation labels of the run.
-        images: Folder that the picture names of the table start from.
+        images: Folder that the image names of the table start from.
         output: File to be written.
         precision: Share of the labels filled in that must be right, between 0.5 and 1.
         confidence: Probability with which it must be, between 0.5 and 1.
@@ -84,7 +84,7 @@ def hold_out(
 ) -> None:
     """Put known labels aside, to judge a model on them.
 
-    A share of the known labels of each class is put aside, drawn at random; the pictures stay in both tables. Train on
+    A share of the known labels of each class is put aside, drawn at random; the images stay in both tables. Train on
     the one table and give the other to --validation. To the model, the labels put aside are then like the unknown ones,
     which is what `partlabel complete` needs.
 
@@ -138,7 +138,7 @@ def _text(done: dict[str, Any], output: Path, record: Path) -> str:
         lines.append(f"  left as they are, with too few known labels to judge: {len(left)} classes ({shown})")
     if done["pictures_left"]:
         lines.append(
-            f"  left as they are: {done['pictures_left']:,} pictures, as the model was trained on guesses for them"
+            f"  left as they are: {done['pictures_left']:,} images, as the model was trained on guesses for them"
         )
     lines += [f"warning: {text}" for text in done["warnings"]]
     return "\n".join([*lines, f"Each class: {record}"])

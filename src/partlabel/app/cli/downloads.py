@@ -32,13 +32,13 @@ def download(
     - `openimages`: labels of Open Images. Parts: boxable (labels by people, 600 classes, about 0.4 GB; the default),
       human (by people, all classes, about 2.9 GB), machine (by a model, about 7.5 GB), each also as boxable-train,
       boxable-validation, boxable-test and so on.
-    - `nuswide-lists`: labels and lists of pictures of NUS-WIDE. Parts: labels, images, concepts.
+    - `nuswide-lists`: labels and lists of images of NUS-WIDE. Parts: labels, images, concepts.
 
     Args:
         dataset: What is fetched, see above.
         output: Folder that it goes into; it is made if need be.
         parts: Names of parts between commas. Without it, everything; for openimages, boxable.
-        pictures: Text file that names pictures of openimages to be fetched too, one a line, such as
+        pictures: Text file that names images of openimages to be fetched too, one a line, such as
             train/000002b66c9c498e. They go into a folder for each of train, validation and test.
         mirror: Address of a server that has the same files as ADDRESS/DATASET/FILE.
     """

@@ -28,21 +28,21 @@ def export(
 ) -> None:
     """Write a trained classifier as one file for other programs.
 
-    An .onnx file takes any number of pictures at once, as uint8 of shape (batch, 3, size, size), and gives scores.
-    Classes, thresholds, calibration and how pictures are prepared stand in its metadata. The file is run in onnxruntime
-    on pictures, and is kept only if its scores are those of the model. A .pt2 file is the same for `torch.export.load`.
+    An .onnx file takes any number of images at once, as uint8 of shape (batch, 3, size, size), and gives scores.
+    Classes, thresholds, calibration and how images are prepared stand in its metadata. The file is run in onnxruntime
+    on images, and is kept only if its scores are those of the model. A .pt2 file is the same for `torch.export.load`.
     Writing ONNX needs `pip install "partlabel[export]"`.
     With `--int8` the backbone of an .onnx file computes in 8-bit integers: the file is about a third as large, and
-    faster on most processors, but its scores differ. How much is measured on other pictures than those that it is
+    faster on most processors, but its scores differ. How much is measured on other images than those that it is
     fitted to; with `--labels` in mAP.
 
     Args:
         run: Run folder of `partlabel train`.
         output: File to be written: .onnx or .pt2.
-        images: Folder with pictures that the file is checked on. For `--int8` they must be typical of those that the
+        images: Folder with images that the file is checked on. For `--int8` they must be typical of those that the
             file is for, some hundreds of them; no labels are needed.
         int8: Compute in 8-bit integers, where an .onnx file allows it.
-        labels: Label table of pictures in the folder, a .parquet file, better of pictures that were not trained on: an
+        labels: Label table of images in the folder, a .parquet file, better of images that were not trained on: an
             INT8 file is kept only if it loses no more mAP on them than `--max-loss`.
         max_loss: Points of mAP, of 100, that an INT8 file may lose, 1 if not given. On few known labels mAP moves by
             more than that by chance.
@@ -86,8 +86,8 @@ def _lines(done: Exported) -> list[str]:
 def _int8_lines(done: Int8Exported) -> list[str]:
     change = done.change
     lines = [
-        f"ranges measured on {done.calibrated} pictures; pixels and head stay in single precision",
-        f"on {change.pictures:,} other pictures scores differ by {change.mean:.2g} on average and {change.largest:.2g} "
+        f"ranges measured on {done.calibrated} images; pixels and head stay in single precision",
+        f"on {change.pictures:,} other images scores differ by {change.mean:.2g} on average and {change.largest:.2g} "
         f"at most; {change.decisions:,} of {change.pairs:,} decisions change (present: {change.present_before:,} "
         f"before, {change.present_after:,} after)",
     ]
@@ -107,7 +107,7 @@ def _size_and_time(file: Exported, single: Exported | None) -> list[str]:
         times.insert(0, f"in single precision {_times(single.milliseconds)}")
     return [
         f"size {file.size / 1e6:.1f} MB ({', '.join(sizes)})",
-        f"milliseconds a picture, alone and in a batch of {max(file.milliseconds)}: {_times(file.milliseconds)} "
+        f"milliseconds an image, alone and in a batch of {max(file.milliseconds)}: {_times(file.milliseconds)} "
         f"({', '.join(times)}), medians on the CPU, {file.threads} thread(s)",
     ]
 

@@ -100,7 +100,7 @@ def undo(
 def inspect(labels: Path, /, *, png: Path | None = None, json: Json = False) -> None:
     """Show what a label table knows and what it lacks.
 
-    Counts known present, known absent and unknown labels of each class, how many labels of each picture are known, and
+    Counts known present, known absent and unknown labels of each class, how many labels of each image are known, and
     which classes occur together; names classes that cannot be learned and class names that look alike.
 
     Args:
@@ -136,19 +136,19 @@ def simulate(
     Made for experiments: start from a table in which (nearly) every label is known, keep as much as a labelling budget
     would buy, train, and compare.
 
-    - `partial`: every picture keeps some of its labels, drawn at random.
-    - `dense`: some pictures, drawn at random, keep all their labels; the others keep none.
+    - `partial`: every image keeps some of its labels, drawn at random.
+    - `dense`: some images, drawn at random, keep all their labels; the others keep none.
     - `noisy`: every label stays known, but some are turned into their opposite.
-    - `noisy+`: each picture keeps one present label; its other present labels become absent.
+    - `noisy+`: each image keeps one present label; its other present labels become absent.
 
     Args:
         labels: Label table, a .parquet file.
         strategy: How labels are hidden or falsified, see above.
         output: Where the new label table is written.
-        proportion: Share of the labels (dense: of the pictures) that stay as they are, from 0 to 1. Needed by all
+        proportion: Share of the labels (dense: of the images) that stay as they are, from 0 to 1. Needed by all
             strategies but noisy+.
         seed: Number that decides which labels are drawn; the same seed draws the same ones.
-        per_image: For partial: exact keeps the same number of labels in each picture; bernoulli decides for each label
+        per_image: For partial: exact keeps the same number of labels in each image; bernoulli decides for each label
             by itself.
     """
     with reporting(json) as report:

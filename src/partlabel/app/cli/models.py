@@ -25,8 +25,8 @@ def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) ->
 
     Args:
         run: Run folder of `partlabel train`, or an .onnx file of `partlabel export`.
-        labels: Label table to measure on, a .parquet file; better one with pictures that were not trained on.
-        images: Folder that the picture names of the table start from.
+        labels: Label table to measure on, a .parquet file; better one with images that were not trained on.
+        images: Folder that the image names of the table start from.
     """
     with reporting(json) as report:
         from partlabel.labels.table import LabelTable
@@ -59,20 +59,20 @@ def predict(
     on_bad: Literal["error", "skip"] = "error",
     json: Json = False,
 ) -> None:
-    """Score pictures with a trained classifier.
+    """Score images with a trained classifier.
 
-    The file holds the score, the probability and the decision for each picture and class; the decision is by the
+    The file holds the score, the probability and the decision for each image and class; the decision is by the
     threshold of the class (see `partlabel thresholds`), not by probability 0.5. A .csv file has a row for
-    each of them; a .parquet file has a row for each picture, with lists in the order of the classes.
+    each of them; a .parquet file has a row for each image, with lists in the order of the classes.
     An .onnx file gives the same as the run that it was made from. It is run by onnxruntime on the CPU and needs nothing
     but itself, as classes, thresholds and calibration stand in it.
 
     Args:
         run: Run folder of `partlabel train`, or an .onnx file of `partlabel export`.
-        source: Folder with pictures (those in its subfolders too), or a text file with the path of one picture a line.
+        source: Folder with images (those in its subfolders too), or a text file with the path of one image a line.
         output: File to be written: .csv or .parquet.
         images: Folder that the paths in a text file start from; without it, the current folder.
-        on_bad: Pictures that cannot be read: `error`, or `skip` to leave them out.
+        on_bad: Images that cannot be read: `error`, or `skip` to leave them out.
     """
     with reporting(json) as report:
         from partlabel.images import check
@@ -90,7 +90,7 @@ def predict(
         bad = checked.bad + [(str(path), "its name is not UTF-8") for path in nameless]
         if bad and on_bad == "error":
             offenders = [f"{path}: {why}" for path, why in bad]
-            raise UserError(f"{len(bad)} of {len(paths)} pictures cannot be used", offenders)
+            raise UserError(f"{len(bad)} of {len(paths)} images cannot be used", offenders)
         names = list(compress(names, good))
         paths = list(compress(paths, good))
         if not paths:
@@ -107,7 +107,7 @@ def predict(
             "skipped": skipped,
             "left_out": left_out,
         }
-        lines = [f"{output}: {len(paths):,} pictures, {len(model.classes):,} classes"]
+        lines = [f"{output}: {len(paths):,} images, {len(model.classes):,} classes"]
         sources = ", ".join(f"{count:,} {name}" for name, count in decided["sources"].items())
         lines.append(f"thresholds: {model.threshold_goal} ({sources})")
         lines += [f"left out: {bad['picture']}: {bad['reason']}" for bad in skipped]

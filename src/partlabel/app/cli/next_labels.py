@@ -28,7 +28,7 @@ def next_(
 ) -> None:
     """Choose the questions that are worth asking people next.
 
-    A question is about one class in one picture. Most of them seek what is present, where it adds most to the present
+    A question is about one class in one image. Most of them seek what is present, where it adds most to the present
     labels that the class has already: a class with few gets many questions. The others are drawn at random, the same
     number for every class, because only random questions say how good a model is. A label that a model filled in counts
     as unknown.
@@ -44,8 +44,8 @@ def next_(
     Args:
         run: Run folder of `partlabel train`.
         labels: Label table, a .parquet file; better with all that is known by now. Without it, the labels of the run,
-            which lack the pictures held out for validation.
-        images: Folder that the picture names of the table start from.
+            which lack the images held out for validation.
+        images: Folder that the image names of the table start from.
         output: CSV file to be written.
         budget: Number of questions.
         random: Share of the questions that are drawn at random.
@@ -121,5 +121,5 @@ def _text(result: dict[str, Any], output: Path, label_studio: Path | None) -> st
         f"{result['expected_gain']:.1f} points of mAP ({gain:.2f} points for each 1,000 answers)"
     )
     if not result["worth_asking"]:
-        lines.append("That is little: other pictures, or classes of their own, may bring more than more answers")
+        lines.append("That is little: other images, or classes of their own, may bring more than more answers")
     return "\n".join(lines)

@@ -37,7 +37,7 @@ def relabel(
     Args:
         run: Run folder of `partlabel train`.
         labels: Label table, a .parquet file.
-        images: Folder that the picture names of the table start from.
+        images: Folder that the image names of the table start from.
         output: Where the label table with the new labels is written.
         also: Run folder of another model; the scores of all are averaged. Can be given several times.
         strategy: What makes a label easy, see above. Without it, that of the run's settings.

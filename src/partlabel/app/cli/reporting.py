@@ -29,15 +29,15 @@ def report(
     relabelling. The numbers are also written as JSON beside it.
 
     Measured are the known labels that each run held out for validation, or those of `--labels`. Several runs are
-    compared with the first one, on the same pictures and labels only, with a paired bootstrap test.
+    compared with the first one, on the same images and labels only, with a paired bootstrap test.
 
     Args:
         run: Run folder of `partlabel train`; it may be unfinished.
         runs: More run folders.
         output: File to be written: .html; the JSON gets the same name.
         labels: Label table to measure on instead, a .parquet file.
-        images: Folder that the picture names start from; with it, mistakes are shown as pictures. `--labels` needs it.
-        resamples: How often the pictures are drawn anew for the intervals.
+        images: Folder that the image names start from; with it, mistakes are shown as images. `--labels` needs it.
+        resamples: How often the images are drawn anew for the intervals.
         seed: Number behind these draws.
     """
     with printing(json) as say:

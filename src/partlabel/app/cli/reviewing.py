@@ -34,7 +34,7 @@ def review(
 
     Args:
         run: Run folder of `partlabel train`.
-        images: Folder that the picture names of the table start from.
+        images: Folder that the image names of the table start from.
         labels: Label table to review, a .parquet file, such as `partlabel complete` writes. Without it, the labels that
             the run was trained and validated on.
         host: Address to listen at. With another one than 127.0.0.1, other machines can reach the page; the address

@@ -35,21 +35,21 @@ def train(
 ) -> None:
     """Train a classifier on the known labels.
 
-    Unknown labels are neither present nor absent; what is made of them is in the guide. Every picture is decoded once
+    Unknown labels are neither present nor absent; what is made of them is in the guide. Every image is decoded once
     before training starts, and all files that cannot be read are listed at once. The run folder holds the best and the
     last model, the settings, and the metrics of each epoch.
 
     Args:
         labels: Label table, a .parquet file written by `partlabel import`.
-        images: Folder that the picture names of the table start from.
+        images: Folder that the image names of the table start from.
         output: Run folder to be made.
         preset: `small` keeps the backbone as it is, solves the rest at once and suits a laptop; `paper` is the paper's
             setting and wants a GPU. Without a preset and without a file: small.
         config: Settings as a TOML file, such as the config.toml of another run.
-        validation: Share of the pictures that is held out to validate on (0 for none), or another label table.
+        validation: Share of the images that is held out to validate on (0 for none), or another label table.
         truth: Label table with the true labels, for experiments: says how many labels that relabelling adds are right.
         after: Run folder of an earlier training on a table that has grown since, such as by `partlabel labels answers`.
-            Its settings are taken where none are given, its pictures stay in the part where they were, and
+            Its settings are taken where none are given, its images stay in the part where they were, and
             `partlabel report` compares the two.
         resume: Go on with a run that was stopped; give the options it was started with once more.
     """
@@ -78,11 +78,11 @@ def _trained(run: Run, folder: Path) -> str:
 
     summary, headline = run.summary, run.headline
     labels, pictures, seconds = summary["known_labels"], summary["images_trained"], summary["seconds"]
-    lines = [f"Trained on {labels:,} known labels of {pictures:,} pictures in {seconds:,.0f} s"]
+    lines = [f"Trained on {labels:,} known labels of {pictures:,} images in {seconds:,.0f} s"]
     if summary["images_without_labels"]:
-        lines.append(f"Taught nothing: {summary['images_without_labels']:,} pictures without a known label")
+        lines.append(f"Taught nothing: {summary['images_without_labels']:,} images without a known label")
     if summary["images_skipped"]:
-        lines.append(f"Left out: {summary['images_skipped']:,} pictures that are missing or cannot be read")
+        lines.append(f"Left out: {summary['images_skipped']:,} images that are missing or cannot be read")
     if summary["labels_added"]:
         lines.append(f"Added: {summary['labels_added']:,} labels of the model in {len(summary['rounds'])} rounds")
     measured = summary["best"]["validation"]
@@ -96,7 +96,7 @@ def _trained(run: Run, folder: Path) -> str:
 
 
 def _validation(given: str | None) -> tuple[float | None, LabelTable | None]:
-    """Read --validation: a share of the pictures, or the file of another label table."""
+    """Read --validation: a share of the images, or the file of another label table."""
     if given is None:
         return None, None
     try:
@@ -115,7 +115,7 @@ def demo(*, output: Output = Path("demo"), json: Json = False) -> None:
     downloads nothing.
 
     Args:
-        output: Folder for the scenes, the label tables, the runs and the picture.
+        output: Folder for the scenes, the label tables, the runs and the image.
     """
     with reporting(json) as report:
         from partlabel.app.demo import job as job

@@ -31,14 +31,14 @@ class Settings:
     """Flags that change single settings; None leaves a setting as it is.
 
     Attributes:
-        on_bad: Pictures that are missing or cannot be read: `error`, or `skip` to train without them.
+        on_bad: Images that are missing or cannot be read: `error`, or `skip` to train without them.
         assume_absent: Take every unknown label as absent.
         backbone: Name of a timm model.
         weights: `auto` for pretrained ones, `none` for random ones, a weights file of the backbone, or the run folder
             of an earlier training to go on from.
         freeze: What stays as it is: `none`, `all` for the whole backbone, or the number of its first stages.
-        size: Side in pixels of the square that pictures are resized to.
-        loss: `partial-bce` weighs a picture by the share of its labels that is known; `bce` does not. The others take
+        size: Side in pixels of the square that images are resized to.
+        loss: `partial-bce` weighs an image by the share of its labels that is known; `bce` does not. The others take
             unknown labels as absent, each in its own way: see "Other losses" in the guide.
         gamma: Exponent of that weight.
         graph: Put the paper's label graph on top, which learns which classes go together.
@@ -49,12 +49,12 @@ class Settings:
         theta: Threshold or share of the strategy; the paper's best where it is left out.
         optimizer: `closed-form` solves the head on a frozen backbone at once; `sgd` and `adamw` train in steps. Flags
             that only matter in steps, such as `--epochs`, `--loss`, `--graph` or `--freeze none`, choose `sgd`.
-        epochs: How often every picture is used.
-        batch_size: Pictures of one step.
+        epochs: How often every image is used.
+        batch_size: Images of one step.
         learning_rate: Learning rate at the start.
         weight_decay: Weight decay.
         precision: `32`, or half precision in the network: `bf16`, `16`.
-        workers: Processes that decode pictures.
+        workers: Processes that decode images.
         seed: Number behind everything random; the same seed, settings and machine give the same model.
     """
 
@@ -123,7 +123,7 @@ def make_config(preset: str | None, file: Path | None, settings: Settings | None
         preset: name of a preset; with no file either, "small".
         file: settings file.
         settings: the flags.
-        validation: share of the pictures held out; None leaves it as it is.
+        validation: share of the images held out; None leaves it as it is.
 
     Raises:
         UserError: both a preset and a file, or settings that are wrong.

@@ -29,16 +29,16 @@ def suspects(
 ) -> None:
     """List known labels that are perhaps wrong.
 
-    The pictures are dealt out into five folds; each is judged by a classifier that learned from the others, on the
+    The images are dealt out into five folds; each is judged by a classifier that learned from the others, on the
     features of the run. A known label is listed when it is contradicted, the surest contradiction first. Labels that a
-    model added are neither learned from nor listed. Look at the pictures: the classifier errs too. How many of those
+    model added are neither learned from nor listed. Look at the images: the classifier errs too. How many of those
     listed are expected to be wrong is said, and for each the probability that it is.
 
     Args:
         run: Run folder of `partlabel train`.
         labels: Label table, a .parquet file; without it, the labels that the run was trained and validated on. With the
             table that the run was trained from, stored features are used and it is fast.
-        images: Folder that the picture names of the table start from.
+        images: Folder that the image names of the table start from.
         output: Where the list is written, a .csv file.
         seed: Number that decides the folds.
     """

@@ -1,4 +1,4 @@
-"""The picture of the demo: scenes, and beside each its known, predicted and true labels."""
+"""The figure of the demo: scenes, and beside each its known, predicted and true labels."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The demo job: a whole run of partlabel on scenes of handwritten digits, without a download.
 
-It goes the way of a user's own data and calls only public functions: picture files and CSV tables, import, hiding nine
+It goes the way of a user's own data and calls only public functions: image files and CSV tables, import, hiding nine
 labels in ten, training, evaluation on new scenes, a prediction file. What the scenes show, and which digits stand
 together in them, is described in :mod:`partlabel.app.demo.digits`.
 
@@ -47,7 +47,7 @@ PROPORTION = 0.1
 LEARNING_RATE = 0.03
 #: seconds after which no training that can be left out is begun
 PATIENCE = 170.0
-#: scenes of each kind in the picture
+#: scenes of each kind in the image
 SHOWN = 8
 #: a folder with this file was written by the demo, and the next demo may replace it
 MARKER = "README.txt"
@@ -58,7 +58,7 @@ Written by `partlabel demo`, which replaces it when it runs again.
 picture.png      scenes with their known, predicted and true labels
 results.txt      the table of the models; results.json has all the numbers
 predictions.csv  score, probability and decision of the best model for each test scene and digit
-scenes/          the pictures
+scenes/          the images
 labels/          train.csv and test.csv as a user would have them, imported as .parquet; known.parquet was trained on
 runs/            one run folder for each model
 """
@@ -207,7 +207,7 @@ steps; {larger} what remains of the difference when it does not.
 One seed: differences of one or two points are chance.
 
 Look at     {folder / "picture.png"}
-The same with commands, as for your own pictures:
+The same with commands, as for your own images:
   partlabel import csv {folder}/labels/train.csv --coding native --images {folder}/scenes -o train.parquet
   partlabel simulate train.parquet partial --proportion {PROPORTION} --per-image bernoulli -o known.parquet
   partlabel train known.parquet --images {folder}/scenes --config {own}/config.toml -o run
@@ -252,10 +252,10 @@ def _open_folder(folder: Path) -> None:
 
 
 def _write_scenes(folder: Path, size: Size, seed: int) -> dict[str, Scene]:
-    """Draw the scenes and write them as a user has his data: pictures in folders, and a CSV file with every label.
+    """Draw the scenes and write them as a user has his data: images in folders, and a CSV file with every label.
 
     Returns:
-        The scenes, by the name of their picture.
+        The scenes, by the name of their image.
     """
     named: dict[str, Scene] = {}
     (folder / "labels").mkdir()
@@ -307,7 +307,7 @@ def _show(
     labels: tuple[LabelTable, LabelTable],
     scenes: dict[str, Scene],
 ) -> None:
-    """Write the predictions of the best model and draw its picture.
+    """Write the predictions of the best model and draw its image.
 
     The scenes are the first ones (of training: with a known label), whatever the model makes of them.
     """

@@ -23,7 +23,7 @@ __all__ = ["DATASETS", "Download", "download"]
 
 #: the file, beside the data, that says what was fetched from where
 RECORD = "download.json"
-#: the file with the names of the pictures that the server does not have
+#: the file with the names of the images that the server does not have
 ABSENT = "absent.txt"
 
 _MB = 10**6
@@ -39,7 +39,7 @@ class Download:
         files: one entry for each file: ``name``, ``address`` (where it was fetched from, None for one that was put
             there), ``bytes``, ``md5``, ``checked`` (what it was compared with), ``state`` ("fetched", "here already",
             "unpacked already"), ``tree`` (the folder it was unpacked into, or None).
-        pictures: how many single pictures were asked for.
+        pictures: how many single images were asked for.
         absent: those of them that the server does not have.
         next: the commands that read the labels.
     """
@@ -70,7 +70,7 @@ class Download:
             size = "" if file["bytes"] is None else f", {file['bytes'] / _MB:,.1f} MB"
             lines.append(f"  {file['name']}: {file['state']}{size}, checked: {file['checked']}")
         if self.pictures:
-            lines.append(f"  pictures: {self.pictures - len(self.absent):,} of {self.pictures:,} are here")
+            lines.append(f"  images: {self.pictures - len(self.absent):,} of {self.pictures:,} are here")
         if self.absent:
             lines.append(f"  the server does not have {len(self.absent):,} of them; their names are in {ABSENT}")
         lines.append(f"Terms: {self.dataset.terms}")
@@ -94,7 +94,7 @@ def download(
         name: one of :data:`DATASETS`.
         folder: where the files go; it is made.
         parts: parts of the data set, see :meth:`Dataset.select`; none for the default.
-        pictures: a text file that names single pictures of Open Images, see :func:`read_list`.
+        pictures: a text file that names single images of Open Images, see :func:`read_list`.
         mirror: an address that serves the same files, see :func:`mirrored`.
         reporter: shows the progress; nothing is shown without one.
 
@@ -107,7 +107,7 @@ def download(
     dataset = DATASETS[name]
     files = dataset.select(tuple(parts))
     if pictures is not None and dataset.pictures is None:
-        raise UserError(f"{name} has no single pictures; --pictures belongs to openimages")
+        raise UserError(f"{name} has no single images; --pictures belongs to openimages")
     names = read_list(pictures) if pictures is not None else []
     mirrored("", dataset, mirror)  # a wrong mirror is refused before anything is made
     try:
@@ -147,7 +147,7 @@ class _Job:
         return [self._record[file.name] for file in files]
 
     def pictures(self, names: list[str]) -> list[str]:
-        """Fetch single pictures and give those that the server does not have."""
+        """Fetch single images and give those that the server does not have."""
         if not names:
             return []
 

@@ -51,7 +51,7 @@ class Dataset:
         files: all of its files.
         default: the parts that are fetched when none are named.
         by_hand: where else the files can be had when the address fails.
-        pictures: the address that single pictures lie below.
+        pictures: the address that single images lie below.
     """
 
     name: str
@@ -91,7 +91,7 @@ def _covers(asked: str, part: str) -> bool:
 def mirrored(address: str, dataset: Dataset, mirror: str | None) -> str:
     """Give the address that a file is fetched from: the official one, or the one on a mirror.
 
-    A mirror serves each file as ``MIRROR/DATASET/FILE``, and a picture of Open Images as
+    A mirror serves each file as ``MIRROR/DATASET/FILE``, and an image of Open Images as
     ``MIRROR/openimages/SPLIT/ID.jpg``.
 
     Raises:
@@ -134,8 +134,8 @@ def _open_images(kind: str, split: str) -> File:
 # The checksums are those that torchvision's VOCDetection lists.
 VOC2007 = Dataset(
     name="voc2007",
-    title="PASCAL VOC 2007: 9,963 pictures, 20 classes, every label known but for difficult objects",
-    terms="The pictures come from Flickr and are under its terms of use; made for research.",
+    title="PASCAL VOC 2007: 9,963 images, 20 classes, every label known but for difficult objects",
+    terms="The images come from Flickr and are under its terms of use; made for research.",
     files=(
         _voc("trainval", "VOCtrainval_06-Nov-2007.tar", "c52e279531787c972589f7e41ab4ae64"),
         _voc("test", "VOCtest_06-Nov-2007.tar", "b6e924de25625d8de591ea690078ad9f"),
@@ -146,8 +146,8 @@ VOC2007 = Dataset(
 # Checksums as PaddleDetection and LAVIS list them; that of the annotations is reported to equal the bucket's ETag.
 COCO2014 = Dataset(
     name="coco2014",
-    title="COCO 2014: 123,287 pictures, 80 classes, every label known",
-    terms="The annotations are under CC BY 4.0; the pictures come from Flickr and are under its terms of use.",
+    title="COCO 2014: 123,287 images, 80 classes, every label known",
+    terms="The annotations are under CC BY 4.0; the images come from Flickr and are under its terms of use.",
     files=(
         File(
             f"{_COCO}/annotations/annotations_trainval2014.zip",
@@ -178,10 +178,10 @@ COCO2014 = Dataset(
 # No checksums are published; the server of these files names the checksum of what it sends.
 OPENIMAGES = Dataset(
     name="openimages",
-    title="Open Images: labels of 9 million pictures, few of them known; the pictures are fetched separately",
+    title="Open Images: labels of 9 million images, few of them known; the images are fetched separately",
     terms=(
-        "The labels are under CC BY 4.0; the pictures are listed as CC BY 2.0, which the publisher does not warrant: "
-        "check the licence of each picture you use."
+        "The labels are under CC BY 4.0; the images are listed as CC BY 2.0, which the publisher does not warrant: "
+        "check the licence of each image you use."
     ),
     files=(
         File(f"{_OPEN_IMAGES}/v7/oidv7-class-descriptions-boxable.csv"),
@@ -199,8 +199,8 @@ OPENIMAGES = Dataset(
 # No checksums are published; a zip archive holds the CRC-32 of each of its files, which unpacking compares.
 NUSWIDE_LISTS = Dataset(
     name="nuswide-lists",
-    title="NUS-WIDE: the lists of 269,648 pictures and their 81 concepts, without the pictures",
-    terms="For research; the pictures are given out by the National University of Singapore on request.",
+    title="NUS-WIDE: the lists of 269,648 images and their 81 concepts, without the images",
+    terms="For research; the images are given out by the National University of Singapore on request.",
     files=tuple(
         File(f"{_NUS_WIDE}/{name}.zip", part=part, tree=name, limit=1000 * _MB, then=then)
         for name, part, then in (

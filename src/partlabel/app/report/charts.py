@@ -27,7 +27,7 @@ def loss_curve(run: dict[str, Any]) -> Markup:
     rows = run["training"]["epochs"]
     points = [(row["epoch"], row["loss"]) for row in rows]
     label = "Training loss by epoch: " + ", ".join(f"{y:.3g} in epoch {x}" for x, y in (points[0], points[-1]))
-    plot = Plot(label, _epochs(rows), (0, max(y for _, y in points) * 1.05), "epoch", "loss (mean per picture)")
+    plot = Plot(label, _epochs(rows), (0, max(y for _, y in points) * 1.05), "epoch", "loss (mean per image)")
     _rounds(plot, run)
     _trace(plot, points, "s1")
     return plot.svg()
@@ -75,15 +75,15 @@ def image_proportions(counts: dict[str, Any]) -> Markup:
     shares = [count / total for count in bins]
     most = max(range(10), key=lambda i: shares[i])
     label = (
-        f"Share of pictures by their share of known labels; most, {percent(shares[most])} %, have {10 * most} to "
+        f"Share of images by their share of known labels; most, {percent(shares[most])} %, have {10 * most} to "
         f"{10 * most + 10} % known"
     )
     plot = Plot(
         label,
         (0, 1),
         (0, max(shares) * 1.05),
-        "labels known of a picture (%)",
-        "pictures (%)",
+        "labels known of an image (%)",
+        "images (%)",
         percent="xy",
         height=210,
     )

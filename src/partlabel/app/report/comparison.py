@@ -1,4 +1,4 @@
-"""Runs side by side: on the same pictures and labels only, with a test of each difference; and what labels brought."""
+"""Runs side by side: on the same images and labels only, with a test of each difference; and what labels brought."""
 
 from __future__ import annotations
 
@@ -141,4 +141,4 @@ def _kind(people: LabelTable) -> str:
     if (people.origin == ORIGINS.index("asked")).any():
         return "asked"
     known = np.diff(people.indptr)
-    return "whole pictures" if known.any() and (known[known > 0] == people.num_classes).all() else "single labels"
+    return "whole images" if known.any() and (known[known > 0] == people.num_classes).all() else "single labels"

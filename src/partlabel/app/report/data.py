@@ -18,7 +18,7 @@ from partlabel.training.run import Run
 _TOGETHER = 16
 #: pairs of classes listed, those most often present together
 _PAIRS = 12
-#: a share of fewer pictures than this is not shown
+#: a share of fewer images than this is not shown
 _FEW_PICTURES = 5
 #: the check says nothing about a class with fewer held-out labels
 _FEW_HELD = 8
@@ -100,8 +100,8 @@ def _operation(record: Mapping[str, Any]) -> str:
 def _together(table: LabelTable, found: Inspection) -> dict[str, Any]:
     """Which classes are present together, counted where both labels are known.
 
-    ``share[i][j]``: of the pictures with class i present and class j known, those with class j present; None where
-    there are fewer than five such pictures.
+    ``share[i][j]``: of the images with class i present and class j known, those with class j present; None where
+    there are fewer than five such images.
     """
     chosen = found.matrix_classes[:_TOGETHER]
     labels = table.select_classes([table.classes[c] for c in chosen])
@@ -177,7 +177,7 @@ def _verdict(classes: list[dict[str, Any]]) -> dict[str, Any]:
     if not done:
         full = not any(row["unknown"] for row in classes)
         why = (
-            "all labels of the held-out pictures are known, so there are no unknown ones to compare with"
+            "all labels of the held-out images are known, so there are no unknown ones to compare with"
             if full
             else f"no class has {_FEW_HELD} held-out labels and {_FEW_HELD} unknown ones to compare"
         )

@@ -22,7 +22,7 @@ LEAST = 10
 _DEFINED = 0.95
 
 TITLES = {
-    "mean_ap": ("mAP", "how well pictures are ranked, mean over the classes"),
+    "mean_ap": ("mAP", "how well images are ranked, mean over the classes"),
     "mean_roc_auc": ("AUROC", "how likely a present label ranks above an absent one, mean over the classes"),
     "macro_f1": ("macro-F1", "F1 of the decisions, mean over the classes"),
     "micro_f1": ("micro-F1", "F1 of all decisions together"),
@@ -30,8 +30,8 @@ TITLES = {
     "pc_recall": ("PC-R", "recall, mean over the classes"),
     "ov_precision": ("OV-P", "precision of all decisions together"),
     "ov_recall": ("OV-R", "recall of all decisions together"),
-    "zero_one": ("0-1", "pictures with every known label decided right"),
-    "zero_one_full_rows": ("0-1 full", "the same, among pictures with all labels known"),
+    "zero_one": ("0-1", "images with every known label decided right"),
+    "zero_one_full_rows": ("0-1 full", "the same, among images with all labels known"),
 }
 _UNDEFINED = {
     "mean_ap": "no class has known labels of both signs",
@@ -43,7 +43,7 @@ _UNDEFINED = {
     "ov_precision": "nothing is predicted present",
     "ov_recall": "no label is known present",
     "zero_one": "no label is known",
-    "zero_one_full_rows": "no picture has all its labels known",
+    "zero_one_full_rows": "no image has all its labels known",
 }
 
 
@@ -67,7 +67,7 @@ def interval(value: float, values: NDArray[np.floating]) -> tuple[float, float] 
     """95 % interval of a metric, a share: the value plus and minus 1.96 standard deviations of its resamples.
 
     Not their quantiles: a resample holds fewer different labels, and mAP rises with few labels. On photographs of COCO
-    with a tenth of the labels known, quantiles held the mean over many draws of as many pictures in 67 of 100 draws and
+    with a tenth of the labels known, quantiles held the mean over many draws of as many images in 67 of 100 draws and
     this interval in 88.
 
     Args:
@@ -175,7 +175,7 @@ def _no_interval(bounds: tuple[float, float] | None, resamples: int) -> str | No
     if bounds is not None:
         return None
     if not resamples:
-        return f"fewer than {LEAST} pictures (or groups) to draw from"
+        return f"fewer than {LEAST} images (or groups) to draw from"
     return "undefined in too many resamples for an interval"
 
 

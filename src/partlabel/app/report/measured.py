@@ -73,16 +73,16 @@ def on_validation(run: Run) -> Measured | None:
 
 
 def on_table(run: Run, table: LabelTable, source: str, folder: str | os.PathLike[str]) -> Measured:
-    """Another table, whose pictures are scored now by the best model of the run.
+    """Another table, whose images are scored now by the best model of the run.
 
     Args:
         run: the training.
         table: labels; its classes are among the model's, its image names are files in ``folder``.
         source: what the table is called in the report.
-        folder: the folder of the pictures.
+        folder: the folder of the images.
 
     Raises:
-        UserError: the model lacks classes of the table, no label counts, or pictures are missing or cannot be read.
+        UserError: the model lacks classes of the table, no label counts, or images are missing or cannot be read.
     """
     model = run.model
     try:

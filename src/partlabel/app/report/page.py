@@ -1,4 +1,4 @@
-"""The page: the numbers of a report set into the template, with charts and small pictures."""
+"""The page: the numbers of a report set into the template, with charts and small images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from partlabel.metrics.thresholds import threshold_text
 _ROWS = 1000
 #: names in a sentence
 _NAMES = 60
-#: letters shown of the name of a picture
+#: letters shown of the name of an image
 _TAIL = 18
 #: classes whose change is listed in a comparison
 _CHANGES = 30
@@ -30,7 +30,7 @@ def render(report: dict[str, Any], images: str | os.PathLike[str] | None = None)
 
     Args:
         report: what :func:`partlabel.app.report.collect` gives.
-        images: folder of the pictures, to show the most confident mistakes; without it they are listed by name.
+        images: folder of the images, to show the most confident mistakes; without it they are listed by name.
     """
     environment = Environment(
         loader=PackageLoader("partlabel.app.report"),
@@ -67,7 +67,7 @@ def render(report: dict[str, Any], images: str | os.PathLike[str] | None = None)
 def _drawn(
     run: dict[str, Any], runs: Sequence[dict[str, Any]], images: str | os.PathLike[str] | None
 ) -> dict[str, Any]:
-    """A run with its charts and pictures."""
+    """A run with its charts and images."""
     results = run["results"]
     mistakes = [] if results is None else [row for rows in results["mistakes"].values() for row in rows]
     others = [other for other in runs if other is not run and other["results"] is not None]
@@ -115,5 +115,5 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _tail(name: str) -> str:
-    """The end of a long name, by which the names of pictures differ."""
+    """The end of a long name, by which the names of images differ."""
     return name if len(name) <= _TAIL else f"…{name[-_TAIL:]}"

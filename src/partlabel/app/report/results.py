@@ -16,7 +16,7 @@ from partlabel.training.run import Run
 
 #: points of a precision-recall curve
 _POINTS = 60
-#: pictures listed for each kind of mistake
+#: images listed for each kind of mistake
 _MISTAKES = 12
 
 
@@ -40,7 +40,7 @@ def results_section(run: Run, on: Measured, found: Numbers) -> dict[str, Any]:
 
 
 def _decided_by_others(run: Run, on: Measured) -> tuple[Metrics | None, Reliability | None]:
-    """On the validation part: decisions and probabilities chosen on other pictures of it (cross-validation)."""
+    """On the validation part: decisions and probabilities chosen on other images of it (cross-validation)."""
     if not on.on_validation or not run.thresholds:
         return None, None
     goal, wanted = run.thresholds["goal"], run.thresholds["wanted"]
@@ -127,7 +127,7 @@ def _calibration(on: Measured, crossed: Reliability | None) -> dict[str, Any]:
     known = on.labels != 0
     present = on.labels[known] > 0
     if on.on_validation:
-        after, how = crossed, "fitted on four fifths of these pictures, measured on the fifth"
+        after, how = crossed, "fitted on four fifths of these images, measured on the fifth"
     elif on.calibration is None:
         after, how = None, ""
     else:
@@ -152,7 +152,7 @@ def _bins(found: Reliability) -> dict[str, Any]:
 
 
 def _mistakes(on: Measured) -> dict[str, list[dict[str, Any]]]:
-    """Known labels that the model contradicts most surely: each picture once in each list."""
+    """Known labels that the model contradicts most surely: each image once in each list."""
     probability = on.probabilities()
     said = on.scores >= on.thresholds.astype(np.float32)
     found = {}

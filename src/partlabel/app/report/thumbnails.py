@@ -1,4 +1,4 @@
-"""Small copies of pictures that go into the page itself."""
+"""Small copies of images that go into the page itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIDE, _QUALITY = 192, 68
 
 
 def thumbnails(names: Iterable[str], folder: str | os.PathLike[str]) -> dict[str, tuple[str, int, int]]:
-    """Small JPEG copies as ``data:`` addresses with their width and height; pictures that cannot be read are left out.
+    """Small JPEG copies as ``data:`` addresses with their width and height; images that cannot be read are left out.
 
     Args:
         names: image names of a table.

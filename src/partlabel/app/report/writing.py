@@ -41,7 +41,7 @@ def write_report(
         runs: run folders; the first one is what the others are compared with.
         output: file to be written, ``.html``.
         labels: label table to measure on; without it, each run's validation part.
-        images: folder that the picture names start from. Needed with ``labels``; otherwise it is only for the pictures
+        images: folder that the image names start from. Needed with ``labels``; otherwise it is only for the images
             shown.
         resamples: how often the images are drawn anew for the intervals.
         seed: of these draws.
@@ -79,7 +79,7 @@ def collect(
     Args:
         runs: run folders.
         labels: label table to measure on.
-        images: folder of its pictures.
+        images: folder of its images.
         resamples: see :func:`write_report`.
         seed: see there.
 
@@ -88,13 +88,13 @@ def collect(
         Shares are in [0, 1]; what is undefined is None, and a ``reason`` says why.
 
     Raises:
-        UserError: no run is there, files are damaged, the runs are not measured on the same pictures and labels, or
+        UserError: no run is there, files are damaged, the runs are not measured on the same images and labels, or
             they cannot be measured on the table.
     """
     if not runs:
         raise UserError("a report needs at least one run")
     if labels is not None and images is None:
-        raise UserError("--labels needs --images, the folder of its pictures")
+        raise UserError("--labels needs --images, the folder of its images")
     if resamples < 1:
         raise UserError(f"there must be at least 1 resample, not {resamples}")
     found = _with_an_epoch(_with_earlier(runs))

@@ -1,6 +1,6 @@
-"""Every pair of class and picture at a glance: its probability, its label, and the order by probability.
+"""Every pair of class and image at a glance: its probability, its label, and the order by probability.
 
-A pair is one number, its key: ``class * N + picture``. The arrays lie on disk, made once for a table and a model, so
+A pair is one number, its key: ``class * N + image``. The arrays lie on disk, made once for a table and a model, so
 that a server starts at once, holds little in memory, and no request looks at all pairs.
 """
 
@@ -28,7 +28,7 @@ Keys = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class Board:
-    """All pairs of N pictures and C classes.
+    """All pairs of N images and C classes.
 
     Attributes:
         scores: float16 (N, C), before the sigmoid.
@@ -57,12 +57,12 @@ class Board:
         return self.levels.shape[0]
 
     def pair(self, key: int) -> tuple[int, int]:
-        """Picture and class of a key."""
+        """Image and class of a key."""
         cls, picture = divmod(key, self.pictures)
         return picture, cls
 
     def key(self, picture: int, cls: int) -> int:
-        """The key of a picture and a class."""
+        """The key of an image and a class."""
         return cls * self.pictures + picture
 
     def between(self, low: float, high: float) -> slice:

@@ -29,7 +29,7 @@ from partlabel.labels.match import match
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.training.run import Run
 
-#: labels of a picture that are shown although nothing is known about them
+#: labels of an image that are shown although nothing is known about them
 _BEST = 20
 
 
@@ -54,10 +54,10 @@ class Desk:
     Args:
         run: run folder.
         table: labels; None takes those that the run was trained and validated on.
-        folder: folder of the pictures.
+        folder: folder of the images.
 
     Raises:
-        UserError: no run, classes of the model that the table lacks, pictures that are missing, or a store of answers
+        UserError: no run, classes of the model that the table lacks, images that are missing, or a store of answers
             that cannot be used.
     """
 
@@ -145,7 +145,7 @@ class Desk:
         return {"total": total, "offset": offset, "items": [self.item(int(key)) for key in keys]}
 
     def item(self, key: int) -> dict[str, Any]:
-        """One pair: its picture, class, probability, label and answer."""
+        """One pair: its image, class, probability, label and answer."""
         image, cls = self.board.pair(key)
         value, origin = label_of(int(self.board.states[cls, image]))
         name = self.table.classes[cls]
@@ -164,7 +164,7 @@ class Desk:
         }
 
     def picture(self, image: int) -> dict[str, Any]:
-        """One picture with its known labels and the best scored others, present ones first."""
+        """One image with its known labels and the best scored others, present ones first."""
         table, board = self.table, self.board
         known = table.indices[table.indptr[image] : table.indptr[image + 1]].astype(np.int64)
         score = board.calibration.probabilities(np.asarray(board.scores[image : image + 1]))[0]
@@ -185,7 +185,7 @@ class Desk:
         }
 
     def listed(self, search: str | None, offset: int, limit: int) -> dict[str, Any]:
-        """Pictures by name."""
+        """Images by name."""
         found = self.views.pictures(search)
         questions = self._bases["questions"].keys
         per_picture = np.bincount(np.asarray(questions) % len(self.names), minlength=len(self.names))
@@ -304,7 +304,7 @@ class Desk:
             self.marks.set(self._key(pair), verdict is not None)
 
     def _number(self, pair: Pair) -> tuple[int, int] | None:
-        """Picture and class of a pair; None where the table lacks it, as it may be another one than at the time."""
+        """Image and class of a pair; None where the table lacks it, as it may be another one than at the time."""
         image, cls = self._rows.get(pair[0]), self._columns.get(pair[1])
         return None if image is None or cls is None else (image, cls)
 

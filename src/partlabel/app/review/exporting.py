@@ -28,7 +28,7 @@ class Counts:
         confirmed: labels of people that an answer confirmed; they stay as they were.
         changed: labels of people that an answer turned into their opposite.
         unsettled: conflicts; their labels stay as they were.
-        strange: answers about pictures or classes that the table lacks.
+        strange: answers about images or classes that the table lacks.
     """
 
     answers: int

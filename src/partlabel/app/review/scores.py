@@ -1,4 +1,4 @@
-"""Scores of every pair of picture and class, computed once by the run's best model and kept beside the run."""
+"""Scores of every pair of image and class, computed once by the run's best model and kept beside the run."""
 
 from __future__ import annotations
 

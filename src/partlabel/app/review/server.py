@@ -47,7 +47,7 @@ def serve(
     Args:
         run: run folder; answers, scores and exported labels lie in its folder ``review``.
         labels: label table to review; None takes the labels of the run.
-        images: folder of the pictures.
+        images: folder of the images.
         host: address to listen at. Where other machines can reach it, the start address holds a secret.
         port: port to listen at; 0 takes a free one.
         browser: open the page in the browser of this machine.

@@ -21,7 +21,7 @@ class Suspecting:
     Args:
         run: run folder.
         table: the labels.
-        folder: folder of the pictures.
+        folder: folder of the images.
         path: where the list is kept.
 
     Attributes:

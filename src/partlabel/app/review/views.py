@@ -33,7 +33,7 @@ class Filter:
         value: of the label, ``present`` or ``absent``.
         low: least probability of present.
         high: greatest probability of present.
-        search: text that the name of the picture holds, in any case.
+        search: text that the name of the image holds, in any case.
     """
 
     cls: int | None = None
@@ -128,7 +128,7 @@ class Views:
 
     Args:
         board: all pairs.
-        images: (N,) names of the pictures.
+        images: (N,) names of the images.
         marks: which pairs are answered.
     """
 
@@ -179,7 +179,7 @@ class Views:
         return self._keep(name, View(np.asarray(view.keys)[order], self._marks))
 
     def pictures(self, search: str | None) -> NDArray[np.int64]:
-        """Numbers of the pictures whose name holds a text, in any case."""
+        """Numbers of the images whose name holds a text, in any case."""
         if not search:
             return np.arange(len(self._images))
         found = pc.match_substring(self._images, search, ignore_case=True)  # pyrefly: ignore[missing-attribute]

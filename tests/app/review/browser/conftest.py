@@ -92,7 +92,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     score = random.normal(size=len(image)).astype(np.float32)
     filled = table.with_labels(image, cls, np.where(score > 0, 1, -1), origin="model", score=score, round=1)
     filled.write_parquet(folder / "labels.parquet")
-    with _served(folder / "run", folder):  # the first start scores the pictures; the copies of the run have the scores
+    with _served(folder / "run", folder):  # the first start scores the images; the copies of the run have the scores
         pass
     return folder
 

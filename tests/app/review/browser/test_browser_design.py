@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-#: text with less contrast to its ground than WCAG AA asks: 4.5, or 3 for large text; text over pictures is left out
+#: text with less contrast to its ground than WCAG AA asks: 4.5, or 3 for large text; text over images is left out
 CONTRAST = """() => {
   const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
   const rgba = (colour) => {

@@ -135,7 +135,7 @@ export class SingleView {
     const { questions } = this.desk;
     const { asked } = this;
     const noun = this.#byPicture ? "Image" : "Question";
-    const more = this.#picked ? "Another label of this picture" : `${noun} ${count(questions.place + 1)} of ${count(questions.total)}`;
+    const more = this.#picked ? "Another label of this image" : `${noun} ${count(questions.place + 1)} of ${count(questions.total)}`;
     say(this.kicker, more);
     const name = asked?.class_name ?? "";
     if (this.question.dataset.name !== name) {
