@@ -352,7 +352,7 @@ folder = Path(sys.argv[1])
 for name in sys.argv[3:]:
     config = Config.read(folder / f"{name}.toml")
     table = LabelTable.read_parquet(folder / f"{name}.parquet")
-    train(table, folder / "images", out=folder / sys.argv[2] / name, config=config)
+    train(table, folder / "pictures", out=folder / sys.argv[2] / name, config=config)
 """
 
 

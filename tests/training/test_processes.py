@@ -48,7 +48,7 @@ if job.get("stands_still"):
     loop.train_epoch = standing
 try:
     table = LabelTable.read_parquet(folder / job.get("labels", "labels.parquet"))
-    run = train(table, folder / job.get("images", "images"), out=folder / job.get("out", "run"),
+    run = train(table, folder / job.get("images", "pictures"), out=folder / job.get("out", "run"),
                 config=Config.from_dict(job["config"]), resume=job.get("resume", False))
     print(json.dumps({"rank": rank, "best": run.summary["best_epoch"] if rank == 0 else None}))
 except UserError as error:
@@ -176,6 +176,7 @@ def test_each_node_may_have_its_own_run_folder(folder):
 def test_a_process_that_stands_still_or_is_lost_ends_the_training(folder, sent):
     started = begin(folder, tiny_config(freeze="all"), of_rank={1: {"stands_still": True}}, patience=8)
     while not (folder / "pid").exists():
+        assert started[1].poll() is None, started[1].communicate()[1]
         time.sleep(0.1)
     began = time.monotonic()
     started[1].send_signal(sent)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 #: seconds between two plain lines of the same piece of work
-_INTERVAL = 15.0
+_INTERVAL = 30.0
 
 
 class Reporter:
@@ -62,10 +62,12 @@ class _Lines(Bar):
     def __init__(self, description: str, quiet: bool) -> None:
         self._description = description
         self._quiet = quiet
-        self._last = time.monotonic()
+        self._start = self._last = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
         if not self._quiet and now - self._last >= _INTERVAL:
             self._last = now
-            print(f"{self._description}: {done} of {total}", file=sys.stderr, flush=True)
+            rate = done / (now - self._start)
+            left = f", {rate:,.1f} a second, {(total - done) / rate:,.0f} s left" if done else ""
+            print(f"{self._description}: {done:,} of {total:,}{left}", file=sys.stderr, flush=True)

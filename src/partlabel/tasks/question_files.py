@@ -28,8 +28,8 @@ _CONTROL = "answer"
 _INTERFACE = """\
 <View>
   <Header value="$question"/>
-  <Image name="image" value="$image"/>
-  <Choices name="answer" toName="image" choice="single" required="true" showInLine="true">
+  <Image name="picture" value="$picture"/>
+  <Choices name="answer" toName="picture" choice="single" required="true" showInLine="true">
     <Choice value="present" hotkey="1"/>
     <Choice value="absent" hotkey="2"/>
   </Choices>

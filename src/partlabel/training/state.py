@@ -104,7 +104,7 @@ def open_batches(job: Job, data: Data, model: Model, *, new: bool) -> Batches:
     """
     config, device = job.config, job.engine.device
     stage = frozen_stages(config.freeze, model)
-    what = "decoding images" if stage == 0 else f"running the {stage} frozen stages"
+    what = "decoding images" if stage == 0 else "computing image features"
 
     def source(paths: list[Path], flip: bool, what: str) -> Source:
         with job.report.bar(what) as bar:

@@ -30,6 +30,7 @@ from partlabel.app.cli import (
     suspects,
     thresholds,
 )
+from partlabel.app.cli.steps import check_paths, following, next_step
 from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.core.text import shown
 
@@ -131,7 +132,10 @@ def _only_writer(words: list[str]) -> Generator[None]:
     """Hold the file that a command is told to write, so that two that were started at once do not mix their results."""
     bound = app.parse_args(words, print_error=False, exit_on_error=False)[1]
     bound.apply_defaults()
-    name_of_command = " ".join(["partlabel", *words[: 2 if words[:1] in (["labels"], ["import"]) else 1]])
+    typed = " ".join(words[: 2 if words[:1] in (["labels"], ["import"]) else 1])
+    name_of_command = f"partlabel {typed}"
+    check_paths(bound.arguments)
+    next_step.set(following(typed, bound.arguments))
     with ExitStack() as held:
         for name in _WRITTEN:
             output = bound.arguments.get(name)

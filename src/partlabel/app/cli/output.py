@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from partlabel.app.cli.steps import next_step
 from partlabel.core.compute import processes
 from partlabel.core.errors import UserError
 from partlabel.core.text import shown
@@ -33,9 +34,13 @@ def reporting(as_json: bool) -> Generator[Callable[[dict[str, Any], str], None]]
     out = sys.stdout
 
     def report(result: dict[str, Any], text: str) -> None:
+        step = next_step.get()
         if as_json:
+            result = {**result, "next": step} if step else result
             text = json.dumps(result, ensure_ascii=False, allow_nan=False)
         print(shown(text), file=out, flush=True)
+        if step and not as_json:
+            print(f"Next: {shown(step, lines=False)}", file=out, flush=True)
 
     if not as_json:
         yield report

@@ -165,7 +165,7 @@ def is_text(type: pa.DataType) -> bool:
 
 def describe(schema: pa.Schema) -> list[str]:
     """Return each column with its type, for an error."""
-    return [f"{name}: {'picture' if is_image(type) else type}" for name, type in leaves(schema)]
+    return [f"{name}: {'image' if is_image(type) else type}" for name, type in leaves(schema)]
 
 
 def holds_lists_of_numbers(schema: pa.Schema, column: str) -> bool:
