@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-from contextlib import redirect_stdout
 from pathlib import Path
 
 WIDTH = 100
@@ -34,17 +32,12 @@ def commands() -> list[tuple[str, ...]]:
 
 def help_text(command: tuple[str, ...]) -> str:
     """Give the help of one command, as a terminal of fixed width without colours shows it."""
-    from partlabel.app.cli import main
+    from rich.console import Console
+
+    from partlabel.app.cli import app
 
     printed = io.StringIO()
-    kept = dict(os.environ)
-    os.environ.update(COLUMNS=str(WIDTH), TERM="dumb")
-    try:
-        with redirect_stdout(printed):
-            main([*command, "--help"])
-    finally:
-        os.environ.clear()
-        os.environ.update(kept)
+    app.help_print(list(command), console=Console(file=printed, width=WIDTH, color_system=None, force_terminal=False))
     return "\n".join(line.rstrip() for line in printed.getvalue().strip().splitlines())
 
 

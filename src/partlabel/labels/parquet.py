@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import zlib
 from typing import Any
 
@@ -132,7 +133,8 @@ def _instead(path: str) -> str:
     """What to do with a file that is no Parquet file."""
     stem, ending = os.path.splitext(path)
     if ending.lower() in _IMPORTED:
-        command = f"partlabel import {_IMPORTED[ending.lower()]} {path} -o {stem}.parquet"
+        source, target = shlex.quote(path), shlex.quote(f"{stem}.parquet")
+        command = f"partlabel import {_IMPORTED[ending.lower()]} {source} -o {target}"
         return f"is not a label table yet; make one first: {command}"
     return "not a readable Parquet file; it may be cut, damaged or of another kind"
 

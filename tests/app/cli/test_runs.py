@@ -67,7 +67,7 @@ def test_validation_with_other_classes_names_them(job, capsys):
 def test_a_csv_is_not_a_label_table_yet(job, capsys):
     (job / "my labels.csv").write_text("image,red\n000.png,1\n")
     assert train("my labels.csv", "--images", "photos", "-o", "run") == 2
-    assert "partlabel import csv my labels.csv -o my labels.parquet" in capsys.readouterr().err
+    assert "partlabel import csv 'my labels.csv' -o 'my labels.parquet'" in capsys.readouterr().err
 
 
 @pytest.mark.shared_data

@@ -20,13 +20,13 @@ def test_mistyped_paths_are_all_named_before_torch_is_imported(tmp_path: Path) -
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[1:] == ["  labels: no file no.parquet", "  images: no folder none"]
+    assert done.stderr.splitlines()[1:] == ["  labels: there is no no.parquet", "  images: no folder none"]
     assert not list(tmp_path.iterdir())
 
 
 def test_one_mistake_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["suspects", str(tmp_path / "run"), "--images", str(tmp_path), "-o", str(tmp_path / "s.csv")]) == 2
-    assert capsys.readouterr().err == f"partlabel: run: no folder {tmp_path / 'run'}\n"
+    assert capsys.readouterr().err == f"partlabel: run: there is no {tmp_path / 'run'}\n"
 
 
 def test_next_step_is_ready_to_copy() -> None:

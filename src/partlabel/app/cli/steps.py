@@ -13,8 +13,8 @@ from partlabel.core.errors import UserError
 #: the command to name after the one that runs; empty for none
 next_step: ContextVar[str] = ContextVar("next_step", default="")
 
-_FOLDERS = ("run", "images", "after", "validation_images")
-_FILES = ("labels", "truth", "config", "answered", "first", "second")
+_FOLDERS = ("images", "after")
+_FILES = ("run", "labels", "truth", "config", "answered", "first", "second")
 
 
 def check_paths(given: Mapping[str, Any]) -> None:
@@ -33,7 +33,7 @@ def check_paths(given: Mapping[str, Any]) -> None:
         if name in _FOLDERS and not path.is_dir():
             wrong.append(f"{name.replace('_', '-')}: no folder {path}")
         elif name in _FILES and not path.exists():
-            wrong.append(f"{name}: no file {path}")
+            wrong.append(f"{name}: there is no {path}")
     if len(wrong) == 1:
         raise UserError(wrong[0])
     if wrong:
@@ -54,6 +54,8 @@ def following(command: str, given: Mapping[str, Any]) -> str:
     run, output, images = (text.get(name, name.upper()) for name in ("run", "output", "images"))
     if command.startswith("import "):
         return f"partlabel inspect {output}"
+    if command == "predict" and not given["run"].is_dir():  # an exported file knows no labels to go on from
+        return ""
     steps = {
         "inspect": f"partlabel train {text.get('labels')} --images IMAGES -o run",
         "train": f"partlabel report {output} --images {images} -o report.html",
