@@ -158,9 +158,9 @@ def test_command_writes_a_program(folder, tmp_path, capsys):
     [
         (("-o", "{tmp}/m.txt"), "exported as .onnx or .pt2"),
         (("-o", "{tmp}/m.pt2", "--int8"), "INT8 is for .onnx files"),
-        (("-o", "{tmp}/m.onnx", "--labels", "x"), "belong to --int8"),
+        (("-o", "{tmp}/m.onnx", "--labels", "{tmp}"), "belong to --int8"),
         (("-o", "{tmp}/m.onnx", "--int8", "--max-loss", "2"), "--max-loss needs --labels"),
-        (("-o", "{tmp}/m.onnx", "--int8", "--max-loss", "-1", "--labels", "x"), "from 0 to 100, not -1"),
+        (("-o", "{tmp}/m.onnx", "--int8", "--max-loss", "-1", "--labels", "{tmp}"), "from 0 to 100, not -1"),
     ],
 )
 def test_command_explains_mistakes(words, said, folder, tmp_path, capsys):

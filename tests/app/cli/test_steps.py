@@ -20,7 +20,7 @@ def test_mistyped_paths_are_all_named_before_torch_is_imported(tmp_path: Path) -
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[1:] == ["  labels: there is no no.parquet", "  images: no folder none"]
+    assert done.stderr.splitlines()[1:] == ["  labels: there is no no.parquet", "  images: not a folder: none"]
     assert not list(tmp_path.iterdir())
 
 

@@ -31,7 +31,7 @@ def check_paths(given: Mapping[str, Any]) -> None:
         if not isinstance(path, Path):
             continue
         if name in _FOLDERS and not path.is_dir():
-            wrong.append(f"{name.replace('_', '-')}: no folder {path}")
+            wrong.append(f"{name.replace('_', '-')}: not a folder: {path}")
         elif name in _FILES and not path.exists():
             wrong.append(f"{name}: there is no {path}")
     if len(wrong) == 1:
@@ -54,7 +54,9 @@ def following(command: str, given: Mapping[str, Any]) -> str:
     run, output, images = (text.get(name, name.upper()) for name in ("run", "output", "images"))
     if command.startswith("import "):
         return f"partlabel inspect {output}"
-    if command == "predict" and not given["run"].is_dir():  # an exported file knows no labels to go on from
+    if command == "predict" and not (
+        isinstance(given.get("run"), Path) and given["run"].is_dir()
+    ):  # an exported file knows no labels to go on from
         return ""
     steps = {
         "inspect": f"partlabel train {text.get('labels')} --images IMAGES -o run",
