@@ -51,18 +51,17 @@ def following(command: str, given: Mapping[str, Any]) -> str:
     "partlabel report run --images 'my photos' -o report.html"
     """
     text = {name: shlex.quote(str(value)) for name, value in given.items() if isinstance(value, Path)}
-    run, output, images = (text.get(name, name.upper()) for name in ("run", "output", "images"))
+    own, output, images = (text.get(name, name.upper()) for name in ("run", "output", "images"))
     if command.startswith("import "):
         return f"partlabel inspect {output}"
-    if command == "predict" and not (
-        isinstance(given.get("run"), Path) and given["run"].is_dir()
-    ):  # an exported file knows no labels to go on from
+    run = given.get("run")
+    if command == "predict" and not (isinstance(run, Path) and run.is_dir()):  # an exported file knows no labels
         return ""
     steps = {
         "inspect": f"partlabel train {text.get('labels')} --images IMAGES -o run",
         "train": f"partlabel report {output} --images {images} -o report.html",
-        "predict": f"partlabel next {run} --images IMAGES --budget 100 -o questions.csv",
-        "suspects": f"partlabel review {run} --images {images}",
+        "predict": f"partlabel next {own} --images IMAGES --budget 100 -o questions.csv",
+        "suspects": f"partlabel review {own} --images {images}",
         "next": f"partlabel labels answers LABELS {output} -o grown.parquet",
         "labels answers": f"partlabel train {output} --images IMAGES --after RUN -o run2",
     }
