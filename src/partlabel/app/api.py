@@ -8,28 +8,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from partlabel import formats
+from partlabel.app.results import Filled, NextLabels, Suspicions
 from partlabel.core.errors import UserError
 from partlabel.core.lock import holding
-from partlabel.core.optional import load
 from partlabel.core.progress import Reporter
 from partlabel.labels.table import LabelTable
-from partlabel.training.run import Run
+from partlabel.training.config import Config
+from partlabel.training.run import SETTINGS, Run
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
-
     from partlabel.metrics.thresholds import Goal
     from partlabel.models.model import Model
     from partlabel.tasks.export import Exported, Int8Exported
-    from partlabel.tasks.next_labels import Questions
     from partlabel.training.thresholds import Fitted
 
 #: images that the ranges of an INT8 file are measured on, images without labels that it is compared on, and the fewest
@@ -88,38 +82,6 @@ def thresholds(run: AnyRun, *, goal: Goal = "f1", wanted: float | None = None) -
     return fitted
 
 
-@dataclass(frozen=True, eq=False)
-class Filled:
-    """A label table with labels that a model filled in.
-
-    Attributes:
-        labels: the table; new labels have the origin ``model``, their score and the number of the round.
-        report: what was added, class by class, as plain values.
-    """
-
-    labels: LabelTable
-    report: dict[str, Any]
-
-    def to_pandas(self) -> DataFrame:
-        """Return one row for each label of a model: image, class, label (1 or -1), score, round.
-
-        Raises:
-            UserError: pandas is not installed.
-        """
-        own = self.labels.hide(self.labels.origin == 1) if self.labels.num_known else self.labels
-        names = np.asarray(own.images.to_pylist(), object)
-        nothing = np.zeros(own.num_known)
-        return load("pandas").DataFrame(
-            {
-                "image": names[own.pair_images()],
-                "class": np.asarray(own.classes, object)[own.indices],
-                "label": own.values,
-                "score": nothing if own.score is None else own.score,
-                "round": nothing if own.round is None else own.round,
-            }
-        )
-
-
 def relabel(
     run: AnyRun,
     labels: LabelTable,
@@ -127,6 +89,7 @@ def relabel(
     images: str | os.PathLike[str],
     strategy: str | None = None,
     theta: float | None = None,
+    measure: str | None = None,
     also: Sequence[AnyRun] = (),
     seed: int = 0,
     truth: LabelTable | None = None,
@@ -134,11 +97,12 @@ def relabel(
     """Let a run fill in the unknown labels that it finds easy (section 3.3 of the paper).
 
     Args:
-        run: a run or its folder.
+        run: a run or its folder, or the folder of a model alone.
         labels: the table; its image names are files in ``images``.
         images: the folder of the images.
         strategy: what makes a label easy, a name in ``partlabel.method.curriculum``; None is that of the run.
         theta: its threshold or share; None is that of the run, or the paper's best for a strategy chosen here.
+        measure: what the uncertainty is, see ``RelabelConfig``; None is that of the run.
         also: other runs, whose scores are averaged with this one's.
         seed: of the samples of dropout.
         truth: true labels, for experiments: the report says how many new labels are right.
@@ -153,12 +117,12 @@ def relabel(
     """
     from partlabel.tasks.relabel import relabel as fill
 
-    first = _run(run)
-    changes: dict[str, Any] = {} if strategy is None else {"relabel__strategy": strategy, "relabel__theta": None}
-    if theta is not None:
-        changes["relabel__theta"] = theta
-    config = first.config.replace(**changes)
-    models = [first.model, *(_run(other).model for other in also)]
+    given = {"strategy": strategy, "theta": theta, "measure": measure}
+    changes: dict[str, Any] = {} if strategy is None else {"relabel__theta": None}
+    changes |= {f"relabel__{name}": value for name, value in given.items() if value is not None}
+    settings = Path(run) / SETTINGS
+    config = (Config.read(settings) if settings.is_file() else Config()).replace(**changes)
+    models = [_model(own) for own in (run, *also)]
     with Reporter().bar("relabelling") as bar:
         made, done = fill(
             models,
@@ -205,37 +169,6 @@ def complete(
     return Filled(made, done)
 
 
-@dataclass(frozen=True, eq=False)
-class Suspicions:
-    """Known labels that are perhaps wrong, the surest contradiction first.
-
-    Attributes:
-        images, classes: (K,) names.
-        labels: (K,) the labels as they stand, 1 or -1.
-        probabilities: (K,) of present, by a classifier that has not seen the image.
-        checked: number of known labels that were looked at.
-    """
-
-    images: tuple[str, ...]
-    classes: tuple[str, ...]
-    labels: NDArray[np.int8]
-    probabilities: NDArray[np.float64]
-    checked: int
-
-    def __len__(self) -> int:
-        """Return K."""
-        return len(self.images)
-
-    def to_pandas(self) -> DataFrame:
-        """Return one row for each label: image, class, label, probability.
-
-        Raises:
-            UserError: pandas is not installed.
-        """
-        columns = {"image": self.images, "class": self.classes, "label": self.labels, "probability": self.probabilities}
-        return load("pandas").DataFrame(columns)
-
-
 def suspects(
     run: AnyRun, labels: LabelTable | None = None, *, images: str | os.PathLike[str], seed: int = 0
 ) -> Suspicions:
@@ -265,56 +198,6 @@ def suspects(
         listed.probability,
         listed.checked,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class NextLabels:
-    """What to ask a person next.
-
-    Attributes:
-        questions: the pairs, and why each is asked, as numbers into ``table``.
-        table: the table with the classes of the model, in its order.
-        scores: float32 (N, C) of its images.
-        summary: what the questions are, as plain values.
-    """
-
-    questions: Questions
-    table: LabelTable
-    scores: NDArray[np.float32]
-    summary: dict[str, Any]
-
-    def __len__(self) -> int:
-        """Return the number of questions that are still to be asked."""
-        return int(self.questions.open.sum())
-
-    def to_pandas(self) -> DataFrame:
-        """Return one row for each question: image, class, why, score.
-
-        Raises:
-            UserError: pandas is not installed.
-        """
-        from partlabel.tasks.next_labels import WHY
-
-        asked, names = self.questions, np.asarray(self.table.images.to_pylist(), object)
-        own = asked.open
-        return load("pandas").DataFrame(
-            {
-                "image": names[asked.image[own]],
-                "class": np.asarray(self.table.classes, object)[asked.cls[own]],
-                "why": np.asarray(WHY, object)[asked.why[own]],
-                "score": self.scores[asked.image[own], asked.cls[own]],
-            }
-        )
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the questions as CSV with an empty column ``answer``; ``partlabel labels answers`` reads it back.
-
-        Raises:
-            UserError: the file cannot be written.
-        """
-        from partlabel.tasks.question_files import write_csv
-
-        write_csv(Path(path), self.table, self.scores, self.questions)
 
 
 def next_labels(

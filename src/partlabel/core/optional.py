@@ -1,31 +1,30 @@
-"""Packages that only some things need, imported when these are asked for."""
+"""Packages that only some things need: refused in one sentence where they are not installed."""
 
 from __future__ import annotations
 
+import importlib.util
 from importlib import import_module
 from typing import Any
 
 from partlabel.core.errors import UserError
 
 
-def load(*names: str) -> Any:
-    """Import packages and return the first.
+def require(what: str, *names: str) -> None:
+    """Refuse where packages are not installed.
 
     Args:
-        names: names under which they are imported; on the package index they are called the same.
+        what: what needs them, with its verb: ``"ONNX files need"``.
+        names: names under which they are imported, which are those of the package index too.
 
     Raises:
-        UserError: some are not installed; the message gives the command that installs them.
+        UserError: some are missing; the message gives the command that installs them.
     """
-    missing = [name for name in names if not _there(name)]
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(f"this needs {' and '.join(missing)}: pip install {' '.join(missing)}")
-    return import_module(names[0])
+        raise UserError(f"{what} {', '.join(missing)}: pip install {' '.join(missing)}")
 
 
-def _there(name: str) -> bool:
-    try:
-        import_module(name)
-    except ImportError:
-        return False
-    return True
+def load(what: str, name: str) -> Any:
+    """Import a package, see :func:`require`."""
+    require(what, name)
+    return import_module(name)

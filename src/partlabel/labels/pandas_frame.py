@@ -51,7 +51,7 @@ def read(frame: DataFrame) -> tuple[list[str], list[str], NDArray[np.int8]]:
 
 def write(table: LabelArrays) -> DataFrame:
     """Return the labels as a frame; see ``LabelTable.to_pandas``."""
-    pandas = load("pandas")
+    pandas = load("data frames need", "pandas")
     labels = table.dense()
     columns = {
         name: pandas.arrays.IntegerArray(labels[:, c].copy(), labels[:, c] == 0) for c, name in enumerate(table.classes)

@@ -318,8 +318,9 @@ def say(found: dict[str, Any]) -> str:
     alone = found["known_labels_alone"]["mean_ap"]
     odd = found["not_by_chance"]
     if odd:
+        noun = "class" if len(odd) == 1 else "classes"
         lines.append(
-            f"it was not chance that decided which labels are known in {len(odd)} classes ({some(odd)}); the known "
+            f"it was not chance that decided which labels are known in {len(odd)} {noun} ({some(odd)}); the known "
             f"labels alone would say mAP {100 * alone:.1f}"
         )
     if found["not_measured"]:

@@ -35,7 +35,7 @@ class Metrics(MetricValues):
         Raises:
             UserError: pandas is not installed.
         """
-        pandas = load("pandas")
+        pandas = load("data frames need", "pandas")
         names = ("present", "absent", "average_precision", "roc_auc", "precision", "recall", "f1")
         columns = {name: getattr(self, name) for name in names}
         index = pandas.Index(self.class_names, name="class")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -17,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
+from partlabel.core.optional import require
 from partlabel.metrics.calibration import Calibration, sigmoid
 from partlabel.models.model import Preprocessing
 
@@ -26,7 +26,8 @@ OPSET = 18
 INPUT, OUTPUT, METADATA = "images", "scores", "partlabel"
 #: version of the metadata that is read here
 VERSION = 1
-_EXTRA = "pip install 'partlabel[export]'"
+#: what needs packages of the extra ``export``
+NEEDS = "ONNX files need"
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class OnnxModel:
             UserError: it is missing or damaged, onnxruntime is not installed or cannot run it (such as an opset that it
                 does not know), or it is not a file of ``partlabel export``.
         """
-        require("onnxruntime")
+        require(NEEDS, "onnxruntime")
         file = Path(path)
         session = _open(file)
         described = _described(file, session.get_modelmeta().custom_metadata_map.get(METADATA))
@@ -99,17 +100,6 @@ class OnnxModel:
         return (
             sigmoid(scores.astype(np.float64)) if self.calibration is None else self.calibration.probabilities(scores)
         )
-
-
-def require(*packages: str) -> None:
-    """Refuse in one sentence when packages of the extra ``export`` are not installed.
-
-    Raises:
-        UserError: listing those that are missing.
-    """
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UserError(f"ONNX files need {', '.join(missing)}: {_EXTRA}")
 
 
 def _open(path: Path) -> Any:

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
+from partlabel.core.optional import require
 from partlabel.images import load
 from partlabel.models.model import Model
-from partlabel.models.onnx import INPUT, METADATA, OPSET, OUTPUT, OnnxModel, require
+from partlabel.models.onnx import INPUT, METADATA, NEEDS, OPSET, OUTPUT, OnnxModel
 from partlabel.tasks.evaluate import Labelled
 from partlabel.tasks.predict import score
 from partlabel.tasks.quantize import SCHEME, Change, change, quantize, quiet
@@ -101,7 +102,7 @@ def export(model: Model, path: str | os.PathLike[str], pictures: Sequence[str | 
     if target.suffix not in (".onnx", ".pt2"):
         raise UserError(f"{target}: models are exported as .onnx or .pt2")
     if target.suffix == ".onnx":
-        require("onnx", "onnxruntime", "onnxscript")
+        require(NEEDS, "onnx", "onnxruntime", "onnxscript")
     if not pictures:
         raise UserError("the exported file is checked on real images, and there is none")
     pixels = _pixels(model, pictures)
@@ -134,7 +135,7 @@ def export_int8(
     target = Path(path)
     if target.suffix != ".onnx":
         raise UserError(f"{target}: INT8 is for .onnx files")
-    require("onnx", "onnxruntime", "onnxscript")
+    require(NEEDS, "onnx", "onnxruntime", "onnxscript")
     pixels = _pixels(model, pictures)
     model.eval().cpu()
     with tempfile.TemporaryDirectory() as folder, replacing(target) as temporary:

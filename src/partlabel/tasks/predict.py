@@ -64,7 +64,7 @@ class Predictions:
         Raises:
             UserError: pandas is not installed.
         """
-        pandas, count = load("pandas"), len(self.classes)
+        pandas, count = load("data frames need", "pandas"), len(self.classes)
         return pandas.DataFrame(
             {
                 "image": np.repeat(np.asarray(self.images, object), count),

@@ -48,31 +48,21 @@ def relabel(
         truth: Label table with the true labels, for experiments: says how many new labels are right.
     """
     with reporting(json) as report:
-        from partlabel.core.progress import Reporter
+        from partlabel.app.api import relabel as fill
         from partlabel.labels.table import LabelTable
-        from partlabel.models.model import Model
-        from partlabel.tasks.relabel import relabel as fill
-        from partlabel.training.config import Config
 
-        config = Config.read(run / "config.toml") if (run / "config.toml").is_file() else Config()
-        given = {"strategy": strategy, "theta": theta, "measure": measure}
-        changes: dict[str, Any] = {f"relabel__{name}": value for name, value in given.items() if value is not None}
-        if strategy is not None and theta is None:
-            changes["relabel__theta"] = None
-        config = config.replace(**changes)
-        models = [Model.load(folder) for folder in (run, *also)]
-        table = LabelTable.read_parquet(labels)
-        with Reporter().bar("relabelling") as bar:
-            made, done = fill(
-                models,
-                table,
-                images,
-                config.relabel,
-                batch_size=config.optim.batch_size,
-                seed=seed,
-                truth=None if truth is None else LabelTable.read_parquet(truth),
-                progress=bar,
-            )
+        found = fill(
+            run,
+            LabelTable.read_parquet(labels),
+            images=images,
+            strategy=strategy,
+            theta=theta,
+            measure=measure,
+            also=also,
+            seed=seed,
+            truth=None if truth is None else LabelTable.read_parquet(truth),
+        )
+        made, done = found.labels, found.report
         made.write_parquet(output)
         report({"output": str(output), **done}, _text(done, output))
 

@@ -58,7 +58,7 @@ def following(command: str, given: Mapping[str, Any]) -> str:
     if command == "predict" and not (isinstance(run, Path) and run.is_dir()):  # an exported file knows no labels
         return ""
     steps = {
-        "inspect": f"partlabel train {text.get('labels')} --images IMAGES -o run",
+        "inspect": f"partlabel train {text.get('labels', 'LABELS')} --images IMAGES -o run",
         "train": f"partlabel report {output} --images {images} -o report.html",
         "predict": f"partlabel next {own} --images IMAGES --budget 100 -o questions.csv",
         "suspects": f"partlabel review {own} --images {images}",

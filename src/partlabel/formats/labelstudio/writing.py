@@ -14,6 +14,7 @@ from partlabel.core.files import replacing, write_text
 from partlabel.formats.addresses import local_address
 from partlabel.formats.labelstudio.options import ABSENT, PRESENT
 from partlabel.labels.table import LabelTable
+from partlabel.metrics.calibration import sigmoid
 
 _ROWS = 16_384
 
@@ -90,4 +91,4 @@ def _score(table: LabelTable, own: slice) -> dict[str, float]:
     """Return the probability of the least sure label; the score of a label is what comes before the sigmoid."""
     scores = np.empty(0) if table.score is None else np.abs(table.score[own])
     scores = scores[~np.isnan(scores)]
-    return {"score": round(float(1 / (1 + np.exp(-float(scores.min())))), 4)} if len(scores) else {}
+    return {"score": round(float(sigmoid(scores.min().astype(np.float64))), 4)} if len(scores) else {}

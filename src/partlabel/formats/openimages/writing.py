@@ -14,6 +14,7 @@ from pyarrow import csv as arrow_csv
 from partlabel.core.files import replacing
 from partlabel.labels.pairs import MODEL
 from partlabel.labels.table import LabelTable
+from partlabel.metrics.calibration import sigmoid
 
 _ROWS = 16_384
 
@@ -70,6 +71,6 @@ def _confidences(table: LabelTable, part: slice, machine: NDArray[np.bool_]) -> 
     words = np.where(values > 0, "1", "0").astype(object)
     if table.score is not None:
         scored = np.flatnonzero(machine & ~np.isnan(table.score[part]))
-        probability = 1 / (1 + np.exp(-table.score[part][scored].astype(np.float64)))
+        probability = sigmoid(table.score[part][scored].astype(np.float64))
         words[scored] = [f"{p:.6f}" for p in probability.tolist()]
     return pa.array(words, pa.string())
