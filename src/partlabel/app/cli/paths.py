@@ -79,9 +79,9 @@ def _paths(command: str, given: inspect.BoundArguments) -> Iterator[tuple[str, P
         for path in several:
             if not isinstance(path, Path):
                 continue
-            if name in ("source", "more") and not _is_pattern(str(path)):  # a pattern is for the format to look up
-                yield name, path
-            elif name in _READ or name in _WRITTEN:
+            if (
+                (name in ("source", "more") and not _is_pattern(str(path))) or name in _READ or name in _WRITTEN
+            ):  # a pattern is for the format to look up
                 yield name, path
 
 
