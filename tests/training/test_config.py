@@ -53,6 +53,12 @@ def test_all_values_out_of_range_are_listed():
         assert name in text
 
 
+def test_settings_that_a_file_leaves_out_are_written_with_the_others(tmp_path):
+    (tmp_path / "some.toml").write_text("[optim]\nepochs = 3\n")
+    Config.read(tmp_path / "some.toml").write(tmp_path / "all.toml")
+    assert {"seed = 0", "batch_size = 16", "epochs = 3"} <= set((tmp_path / "all.toml").read_text().splitlines())
+
+
 def test_unknown_settings_are_listed(tmp_path):
     (tmp_path / "run.toml").write_text("sed = 1\n[optim]\nlerning_rate = 0.1\n")
     with pytest.raises(UserError) as caught:

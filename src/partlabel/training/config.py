@@ -285,7 +285,7 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """All values as nested plain dictionaries; tuples become lists."""
-        return msgspec.json.decode(msgspec.json.encode(self))
+        return msgspec.json.decode(msgspec.json.encode(dataclasses.asdict(self)))  # msgspec leaves out defaults
 
     @staticmethod
     def from_dict(document: dict[str, Any], source: str = "configuration") -> Config:

@@ -37,7 +37,7 @@ DEFAULT = "small"
 
 PRESETS: dict[str, Preset] = {
     "small": Preset(
-        "keeps the backbone (EfficientNet-Lite0, 288 px) as it is and solves the part on top of it at once; for a laptop",
+        "keeps the backbone (EfficientNet-Lite0, 288 px) as it is and solves the part on top at once; for a laptop",
         {
             "model": {"pooling": "average", "square_root": True},
             "images": {"size": 288, "flip": False},
