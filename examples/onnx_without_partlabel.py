@@ -16,7 +16,7 @@ size = about["preprocessing"]["size"]
 for path in sys.argv[2:]:
     upright = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
     square = upright.resize((size, size), Image.Resampling.BILINEAR)
-    pixels = np.asarray(square).transpose(2, 0, 1)[None]  # uint8, (1, 3, size, size); mean and deviation are in the file
+    pixels = np.asarray(square).transpose(2, 0, 1)[None]  # uint8, (1, 3, size, size); normalized in the file
     (scores,) = session.run(None, {"images": pixels})
     present = [name for name, s, t in zip(about["classes"], scores[0], about["thresholds"], strict=True) if s >= t]
     print(path, ", ".join(present) or "nothing", sep=": ")
