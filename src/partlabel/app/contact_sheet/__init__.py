@@ -58,13 +58,13 @@ def write_contact_sheet(
     Raises:
         UserError: an image cannot be read, or the page cannot be written.
     """
-    rows = np.arange(len(paths))
+    rows: NDArray[np.int64] = np.arange(len(paths))
     if len(paths) > MOST:
-        rows = np.linspace(0, len(paths) - 1, MOST).round().astype(int)
+        rows = np.linspace(0, len(paths) - 1, MOST).round().astype(np.int64)
     # the surest of the classes that are present; where none is, of all
     top = np.where(found.present[rows], 2.0, 0.0) + found.probabilities[rows]
     top = top.argmax(1)
-    maps = class_maps(model, [paths[row] for row in rows], top) if isinstance(model, Model) else None
+    maps = class_maps(model, [paths[row] for row in rows.tolist()], top) if isinstance(model, Model) else None
     cards = []
     with Reporter().bar("making small images") as bar:
         for place, (row, best) in enumerate(zip(rows.tolist(), top.tolist(), strict=True)):
