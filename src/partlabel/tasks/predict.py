@@ -196,7 +196,7 @@ def score(
         UserError: an image cannot be read.
     """
     scores = np.empty((len(paths), len(model.classes)), np.float32)
-    with Reporter().bar("predicting") as bar:
+    with Reporter().bar("scoring images") as bar:
         for rows, values in score_batches(model, paths, device=device, workers=workers):
             scores[rows] = values
             bar(int(rows[-1]) + 1, len(paths))

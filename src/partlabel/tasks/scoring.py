@@ -171,7 +171,7 @@ def _fill(
     """Score images and write a file for each ``IN_FILE`` of them."""
     contents = known["hash"]
     batches = score_batches(model, paths, cut=IN_FILE, device=device, workers=workers)
-    with Reporter().bar("predicting") as bar:
+    with Reporter().bar("scoring images") as bar:
         for start in range(0, len(paths), IN_FILE):
             end = min(start + IN_FILE, len(paths))
             own = hashlib.blake2b(contents[start:end].tobytes(), digest_size=8).hexdigest()
