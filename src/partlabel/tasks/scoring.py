@@ -84,11 +84,11 @@ def scored(
     missing = np.flatnonzero(place < 0)
     if len(missing):
         with Reporter().bar("checking images") as bar:
-            check([paths[i] for i in missing], progress=bar).raise_if_bad()
+            check([paths[i] for i in missing.tolist()], progress=bar).raise_if_bad()
         _, first = np.unique(contents[missing], return_index=True)  # images of the same content are scored once
         new = missing[np.sort(first)]
         _check_room(folder, len(new) * len(model.classes) * 4)
-        _fill(folder, model, [paths[i] for i in new], known[new], device, workers)
+        _fill(folder, model, [paths[i] for i in new.tolist()], known[new], device, workers)
         place, files = _stored(folder, contents)
     return read_scores(files, place)
 
