@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ def complete_run(
             "nothing can be promised: the model was trained on guesses for the unknown labels of these images, and "
             "the held-out images do not show what that did; hold out labels instead, with partlabel labels hold-out"
         )
-    scores, held_scores = _scores(model, own, held, images)
+    scores, held_scores = _scores(model, own, held, images, run.elsewhere)
     made, report = complete(own, scores, held, held_scores, leave=leave, **arguments)
     if own is not table:
         made = _with_new(table, made, matched.of_table, report["round"])
@@ -151,10 +152,16 @@ def _shared(config: Config) -> bool:
     return config.freeze != "all" or config.model.graph
 
 
-def _scores(model: Model, table: LabelTable, held: LabelTable, folder: str | os.PathLike[str]) -> tuple[Any, Any]:
+def _scores(
+    model: Model,
+    table: LabelTable,
+    held: LabelTable,
+    folder: str | os.PathLike[str],
+    elsewhere: tuple[str, Path] | None,
+) -> tuple[Any, Any]:
     """Scores of the images of the table and of the held-out ones, each image scored once."""
     names = pc.unique(pa.concat_arrays([table.images, held.images]))  # pyrefly: ignore[missing-attribute]
-    paths = resolve(names, folder)
+    paths = resolve(names, folder, elsewhere)
     check(paths).raise_if_bad()
     scores = score(model, paths)
     place = pc.index_in(held.images, value_set=names)  # pyrefly: ignore[missing-attribute]

@@ -13,7 +13,7 @@ from partlabel.core.errors import UserError
 #: the command to name after the one that runs; empty for none
 next_step: ContextVar[str] = ContextVar("next_step", default="")
 
-_FOLDERS = ("images", "after")
+_FOLDERS = ("images", "validation_images", "after")
 _FILES = ("run", "labels", "truth", "config", "answered", "first", "second")
 
 

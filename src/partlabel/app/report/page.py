@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from importlib import resources
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,6 +15,7 @@ from markupsafe import Markup
 from partlabel.app.report import charts
 from partlabel.app.report.thumbnails import thumbnails
 from partlabel.metrics.thresholds import threshold_text
+from partlabel.training.run import Run
 
 #: rows of the table of classes; the JSON has all
 _ROWS = 1000
@@ -70,6 +72,7 @@ def _drawn(
     """A run with its charts and images."""
     results = run["results"]
     mistakes = [] if results is None else [row for rows in results["mistakes"].values() for row in rows]
+    elsewhere = Run(run["folder"]).elsewhere if Path(run["folder"]).is_dir() else None
     others = [other for other in runs if other is not run and other["results"] is not None]
     return {
         **run,
@@ -82,7 +85,7 @@ def _drawn(
             "others": [other["name"] for other in others[:2]],
             "calibration": None if results is None else charts.calibration(results["calibration"]),
         },
-        "pictures": {} if images is None else thumbnails([row["image"] for row in mistakes], images),
+        "pictures": {} if images is None else thumbnails([row["image"] for row in mistakes], images, elsewhere),
         "checks": {} if run["random_check"] is None else {row["class"]: row for row in run["random_check"]["classes"]},
     }
 

@@ -6,6 +6,7 @@ import base64
 import io
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from PIL import Image
 
@@ -16,16 +17,19 @@ from partlabel.images.decoding import ImageError
 _SIDE, _QUALITY = 192, 68
 
 
-def thumbnails(names: Iterable[str], folder: str | os.PathLike[str]) -> dict[str, tuple[str, int, int]]:
+def thumbnails(
+    names: Iterable[str], folder: str | os.PathLike[str], elsewhere: tuple[str, Path] | None = None
+) -> dict[str, tuple[str, int, int]]:
     """Small JPEG copies as ``data:`` addresses with their width and height; images that cannot be read are left out.
 
     Args:
         names: image names of a table.
         folder: the folder that they start from.
+        elsewhere: see :func:`partlabel.images.find`.
     """
     listed = list(dict.fromkeys(names))
     made = {}
-    for name, path in zip(listed, find(listed, folder), strict=True):
+    for name, path in zip(listed, find(listed, folder, elsewhere), strict=True):
         if path is None:
             continue
         try:
