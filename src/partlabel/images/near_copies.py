@@ -111,7 +111,7 @@ def _candidates(hashes: NDArray[np.uint64]) -> Iterator[tuple[NDArray[np.int64],
 
 
 def _fitted(image: Floats, other: Floats) -> Floats:
-    """The correlation (M,) of standardised images (M, S, S) with others, shifted and stretched so that they fit best."""
+    """Correlate standardised images (M, S, S) with others that are shifted and stretched so that they fit best: (M,)."""
     count, size = len(image), SIDE
     along = ((np.arange(size) - (size - 1) / 2) / (size / 2)).astype(np.float64)
     x, y = np.broadcast_to(along, (size, size)), np.broadcast_to(along[:, None], (size, size))

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json
 from partlabel.core.lock import holding
-from partlabel.images import check, resolve
+from partlabel.images import resolve
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
+from partlabel.models.scores import Scores
 from partlabel.tasks.completion import complete
-from partlabel.tasks.predict import score
+from partlabel.tasks.scoring import scored
 from partlabel.training.config import Config
 from partlabel.training.evidence import Evidence, evidence
 from partlabel.training.folds import FOLDS
@@ -158,11 +159,10 @@ def _scores(
     held: LabelTable,
     folder: str | os.PathLike[str],
     elsewhere: tuple[str, Path] | None,
-) -> tuple[Any, Any]:
+) -> tuple[Scores, Scores]:
     """Scores of the images of the table and of the held-out ones, each image scored once."""
     names = pc.unique(pa.concat_arrays([table.images, held.images]))  # pyrefly: ignore[missing-attribute]
-    paths = resolve(names, folder, elsewhere)
-    check(paths).raise_if_bad()
-    scores = score(model, paths)
+    scores = scored(model, resolve(names, folder, elsewhere))
     place = pc.index_in(held.images, value_set=names)  # pyrefly: ignore[missing-attribute]
-    return scores[: table.num_images], scores[place.to_numpy(zero_copy_only=False).astype(np.int64)]
+    own = place.to_numpy(zero_copy_only=False).astype(np.int64)
+    return scores.take(np.arange(table.num_images)), scores.take(own)

@@ -105,7 +105,7 @@ def test_validation_images_in_a_folder_of_their_own(shared, tmp_path, monkeypatc
     words = ["train.parquet", "--images", "roboflow/train", "--validation", "valid.parquet", "-o", "run"]
     capsys.readouterr()
     assert train(*words, "--validation-images", "roboflow/valdi") == 2
-    assert "validation-images: not a folder: roboflow/valdi" in capsys.readouterr().err
+    assert "--validation-images: not a folder: roboflow/valdi" in capsys.readouterr().err
     assert train(*words, "--validation-images", "roboflow/valid") == 0
     assert main(["suspects", "run", "--images", "roboflow/train", "-o", "suspects.csv"]) in (0, 2)  # 3 images: too few
     said = capsys.readouterr().err

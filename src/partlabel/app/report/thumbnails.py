@@ -28,16 +28,18 @@ def thumbnails(
         elsewhere: see :func:`partlabel.images.find`.
     """
     listed = list(dict.fromkeys(names))
-    made = {}
-    for name, path in zip(listed, find(listed, folder, elsewhere), strict=True):
-        if path is None:
-            continue
-        try:
-            picture = Image.fromarray(decode(path, _SIDE))
-        except ImageError:
-            continue
-        picture.thumbnail((_SIDE, _SIDE))
-        file = io.BytesIO()
-        picture.save(file, "JPEG", quality=_QUALITY, optimize=True)
-        made[name] = (f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}", *picture.size)
-    return made
+    located = zip(listed, find(listed, folder, elsewhere), strict=True)
+    made = {name: thumbnail(path) for name, path in located if path is not None}
+    return {name: found for name, found in made.items() if found is not None}
+
+
+def thumbnail(path: Path) -> tuple[str, int, int] | None:
+    """A small JPEG copy of an image file as a ``data:`` address, its width and height; None where it cannot be read."""
+    try:
+        picture = Image.fromarray(decode(path, _SIDE))
+    except ImageError:
+        return None
+    picture.thumbnail((_SIDE, _SIDE))
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=_QUALITY, optimize=True)
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}", *picture.size
