@@ -111,7 +111,7 @@ def _candidates(hashes: NDArray[np.uint64]) -> Iterator[tuple[NDArray[np.int64],
 
 
 def _fitted(image: Floats, other: Floats) -> Floats:
-    """Correlate standardised images (M, S, S) with others that are shifted and stretched so that they fit best: (M,)."""
+    """Correlate standardised images (M, S, S) with others that are moved so that they fit best: (M,)."""
     count, size = len(image), SIDE
     along = ((np.arange(size) - (size - 1) / 2) / (size / 2)).astype(np.float64)
     x, y = np.broadcast_to(along, (size, size)), np.broadcast_to(along[:, None], (size, size))
