@@ -283,8 +283,8 @@ class Desk:
     def _next(self, labels: Path) -> str:
         """The command that trains on exported labels, into a folder that is not there yet."""
         number = next(number for number in itertools.count(2) if not Path(f"{self.run}-{number}").exists())
-        words = ["partlabel", "train", str(labels), "--images", str(self.folder), "-o", f"{self.run}-{number}"]
-        return shlex.join(words)
+        words = ["partlabel", "train", str(labels), "--images", str(self.folder)]
+        return shlex.join([*words, "--after", str(self.run), "-o", f"{self.run}-{number}"])
 
     def _refresh(self, pairs: Sequence[Pair]) -> None:
         # Read under the lock, so that of two threads the later one does not put back what the earlier one read.
