@@ -90,11 +90,8 @@ def _drawn(
     """A run with its charts and images."""
     results = run["results"]
     mistakes = [] if results is None else [row for rows in results["mistakes"].values() for row in rows]
-<<<<<<< HEAD
     elsewhere = Run(run["folder"]).elsewhere if Path(run["folder"]).is_dir() else None
-=======
     shown = [row["image"] for row in mistakes] + ([] if run["gallery"] is None else names_of(run["gallery"]))
->>>>>>> main
     others = [other for other in runs if other is not run and other["results"] is not None]
     return {
         **run,
@@ -107,11 +104,7 @@ def _drawn(
             "others": [other["name"] for other in others[:2]],
             "calibration": None if results is None else charts.calibration(results["calibration"]),
         },
-<<<<<<< HEAD
-        "pictures": {} if images is None else thumbnails([row["image"] for row in mistakes], images, elsewhere),
-=======
-        "pictures": {} if images is None else thumbnails(shown, images),
->>>>>>> main
+        "pictures": {} if images is None else thumbnails(shown, images, elsewhere),
         "checks": {} if run["random_check"] is None else {row["class"]: row for row in run["random_check"]["classes"]},
     }
 
