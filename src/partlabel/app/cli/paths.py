@@ -12,7 +12,7 @@ from pathlib import Path
 from partlabel.core.errors import UserError
 
 #: arguments that name a folder; others name a file, or a run, which is either
-_FOLDERS = ("images", "after")
+_FOLDERS = ("images", "validation_images", "after")
 _READ = (*_FOLDERS, "run", "labels", "truth", "config", "answered", "first", "second", "also", "runs", "pictures")
 _WRITTEN = ("output", "held_out", "label_studio", "png", "html")
 #: commands whose output is a folder that they make

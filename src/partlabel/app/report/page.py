@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from importlib import resources
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -15,6 +16,7 @@ from partlabel.app.report import charts
 from partlabel.app.report.gallery import names_of
 from partlabel.app.report.thumbnails import thumbnails
 from partlabel.metrics.thresholds import threshold_text
+from partlabel.training.run import Run
 
 #: rows of the table of classes; the JSON has all
 _ROWS = 1000
@@ -88,6 +90,7 @@ def _drawn(
     """A run with its charts and images."""
     results = run["results"]
     mistakes = [] if results is None else [row for rows in results["mistakes"].values() for row in rows]
+    elsewhere = Run(run["folder"]).elsewhere if Path(run["folder"]).is_dir() else None
     shown = [row["image"] for row in mistakes] + ([] if run["gallery"] is None else names_of(run["gallery"]))
     others = [other for other in runs if other is not run and other["results"] is not None]
     return {
@@ -101,7 +104,7 @@ def _drawn(
             "others": [other["name"] for other in others[:2]],
             "calibration": None if results is None else charts.calibration(results["calibration"]),
         },
-        "pictures": {} if images is None else thumbnails(shown, images),
+        "pictures": {} if images is None else thumbnails(shown, images, elsewhere),
         "checks": {} if run["random_check"] is None else {row["class"]: row for row in run["random_check"]["classes"]},
     }
 
