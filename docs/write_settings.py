@@ -16,9 +16,10 @@ TARGET = Path(__file__).with_name("settings.md")
 HEAD = """\
 # Settings
 
-Every setting of a training, with its default. They stand in a TOML file (`partlabel train --config settings.toml`; each run holds its own as
-`config.toml`), or are given from Python with two underscores for the point: `Config.preset("small").replace(optim__epochs=5)`. The flags of
-`partlabel train --help` change the most used ones. A name that does not exist, or a value out of its range, is refused, all of them at once.
+Every setting of a training, with its default. They stand in a TOML file (`partlabel train --config settings.toml`;
+each run holds its own as `config.toml`), or are given from Python with two underscores for the point:
+`Config.preset("small").replace(optim__epochs=5)`. The flags of `partlabel train --help` change the most used ones.
+A name that does not exist, or a value out of its range, is refused, all of them at once.
 
 ```toml
 validation = 0.2

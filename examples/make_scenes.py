@@ -2,8 +2,8 @@
 
     python examples/make_scenes.py my_images 300
 
-makes the folder my_images with photos/ (300 images), new/ (30 others) and labels.csv: a row for each image, a column for
-each of ten classes, 1 for present, 0 for absent, and an empty cell where nobody looked (six cells of ten).
+makes the folder my_images with photos/ (300 images), new/ (30 others) and labels.csv: a row for each image, a column
+for each of ten classes, 1 for present, 0 for absent, and an empty cell where nobody looked (six cells of ten).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from partlabel.app.demo.digits import CLASSES, draw_scenes
 
 
 def main(folder: str, count: int) -> None:
+    """Write ``count`` images and their table into a folder."""
     place, chance = Path(folder), random.Random(0)
     for part, number, split in (("photos", count, "train"), ("new", count // 10, "test")):
         (place / part).mkdir(parents=True)
