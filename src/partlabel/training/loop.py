@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 from partlabel.core.errors import UserError
 from partlabel.core.lock import holding
 from partlabel.core.progress import Reporter
+from partlabel.images.augment import Augment, augmentation
 from partlabel.labels.table import LabelTable
 from partlabel.training.agreement import agree, agree_on_data
 from partlabel.training.config import Config
@@ -18,11 +19,11 @@ from partlabel.training.engine import start
 from partlabel.training.epoch import train_epoch
 from partlabel.training.finish import finish
 from partlabel.training.folder import is_started, write_inputs, write_round
-from partlabel.training.head import solve_head
+from partlabel.training.head import solve_head, start_head
 from partlabel.training.optimizer import build_loss
 from partlabel.training.run import RELABELLED, Run
 from partlabel.training.state import Batches, Job, State, begin, build_model, open_batches, save
-from partlabel.training.summary import epoch_line, round_line
+from partlabel.training.summary import epoch_line, has_converged, round_line
 from partlabel.training.validate import validate
 
 
@@ -80,7 +81,8 @@ def train(
     config = _chosen(config, preset, earlier)
     with start(config) as engine, ExitStack() as held:  # a mistake ends all processes, and is said once
         loss = build_loss(config.loss, labels.num_classes)
-        job = Job(config, engine, Path(out), loss, Reporter(quiet=not engine.first))
+        reporter = Reporter(quiet=not engine.first)
+        job = Job(config, engine, Path(out), loss, reporter, _augmentation(config))
         engine.from_first(lambda: held.enter_context(holding(out, "partlabel train", make=True)))
         agree(engine, labels, Path(images), validation, truth, config)
 
@@ -95,6 +97,8 @@ def train(
         engine.from_first(lambda: is_started(job.out, identity, resume))
 
         with engine.together():
+            if config.optim.patience is not None and not len(data.held_out):
+                raise UserError("optim.patience stops where validation gets no better, and nothing is held out for it")
             model = build_model(job, labels)
         checkpoint = engine.from_first(job.checkpoints.newest) if started else None
         if checkpoint is not None:
@@ -102,9 +106,14 @@ def train(
         batches = open_batches(job, data, model, new=checkpoint is None)
         engine.from_first(lambda: write_inputs(job.out, identity, data))  # only now: a mistake leaves no half run
 
+        if checkpoint is None and config.optim.start == "closed-form" and config.optim.name != "closed-form":
+            start_head(job, data, model, batches)
         state = begin(job, data, model, checkpoint)
         run_epoch = solve_head if config.optim.name == "closed-form" else train_epoch
         for epoch in range(state.epoch, config.epochs):
+            if has_converged(state.history, config.optim.patience):
+                job.report.line(f"stopped after epoch {epoch}: none of the last {config.optim.patience} was better")
+                break
             if epoch + 1 in config.relabel.before:
                 state.history.append(relabel(job, state, data, batches, epoch))
             row = run_epoch(job, state, batches, epoch)
@@ -122,7 +131,9 @@ def relabel(job: Job, state: State, data: Data, batches: Batches, epoch: int) ->
         UserError: the round gave a warning, and the training stops then.
     """
     with job.report.bar(f"relabelling before epoch {epoch + 1}") as bar:
-        row = state.labels.relabel(state.model, batches.train, epoch, job.engine, bar)
+        own = nullcontext() if job.config.relabel.ema else state.as_saved()
+        with own:
+            row = state.labels.relabel(state.model, batches.train, epoch, job.engine, bar)
     job.report.line(round_line(row))
     if job.engine.first:
         write_round(job.out, row)
@@ -138,6 +149,14 @@ def _chosen(config: Config | None, preset: str | None, earlier: Run | None) -> C
     if config is None and preset is None and earlier is not None:
         return earlier.config
     return Config.preset(preset or "small") if config is None else config
+
+
+def _augmentation(config: Config) -> Augment | None:
+    """What training images go through besides flips; None where they stay as they are."""
+    wanted = config.augment
+    if not wanted.of_pixels:
+        return None
+    return augmentation(config.images.size, crop=wanted.crop, colour=wanted.colour, policy=wanted.policy)
 
 
 def _identity(config: Config, labels: LabelTable, validation: LabelTable | None, earlier: Run | None) -> dict[str, Any]:
