@@ -123,7 +123,7 @@ def relabel(
     settings = Path(run) / SETTINGS
     config = (Config.read(settings) if settings.is_file() else Config()).replace(**changes)
     models = [_model(own) for own in (run, *also)]
-    with Reporter().bar("relabelling") as bar:
+    with Reporter().bar("scoring images for relabelling") as bar:
         made, done = fill(
             models,
             labels,

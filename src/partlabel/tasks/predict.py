@@ -229,7 +229,7 @@ def _in_batches(
     scores = np.empty((len(paths), len(model.classes)), np.float32)
     rows = [np.arange(a, min(a + size, len(paths))) for a in range(0, len(paths), size)]
     loader = make_loader(ImageDataset(paths, model.preprocessing.size), [batch.tolist() for batch in rows], workers)
-    with Reporter().bar("predicting") as bar:
+    with Reporter().bar("scoring images") as bar:
         for batch, (pixels, _) in zip(rows, loader, strict=True):
             scores[batch] = score(pixels)
             bar(int(batch[-1]) + 1, len(paths))

@@ -21,6 +21,7 @@ from partlabel.training.finish import finish
 from partlabel.training.folder import is_started, write_inputs, write_round
 from partlabel.training.head import solve_head, start_head
 from partlabel.training.optimizer import build_loss
+from partlabel.training.presets import DEFAULT
 from partlabel.training.run import RELABELLED, Run
 from partlabel.training.state import Batches, Job, State, begin, build_model, open_batches, save
 from partlabel.training.summary import epoch_line, has_converged, round_line
@@ -148,7 +149,7 @@ def _chosen(config: Config | None, preset: str | None, earlier: Run | None) -> C
         raise UserError("config and preset both choose the settings; give one of them")
     if config is None and preset is None and earlier is not None:
         return earlier.config
-    return Config.preset(preset or "small") if config is None else config
+    return Config.preset(preset or DEFAULT) if config is None else config
 
 
 def _augmentation(config: Config) -> Augment | None:

@@ -131,9 +131,9 @@ def test_help_answers_at_once():
         (["inspect", "x", "--pgn", "y"], "--png"),
         (["simulate", "x", "half", "-o", "y"], "noisy+"),
         (["simulate", "x", "partial", "--proportion", "much", "-o", "y"], "much"),
-        (["import", "spreadsheet", "x", "-o", "y"], "spreadsheet"),
-        (["import", "csv", "x"], "--output"),
-        (["import", "csv", "x", "-o", "y", "--codign", "native"], "--coding"),
+        (["import", "spreadsheet", ".", "-o", "y"], "spreadsheet"),
+        (["import", "csv", "."], "--output"),
+        (["import", "csv", ".", "-o", "y", "--codign", "native"], "--coding"),
     ],
 )
 def test_mistyped_commands_are_explained(capsys, words, said):
