@@ -176,7 +176,7 @@ def update(job: Job, state: State) -> bool:
 def to_device(job: Job, images: Tensor) -> Tensor:
     """A batch on the device, in the memory format of the network."""
     x = images.to(job.engine.device, non_blocking=True)
-    return x.contiguous(memory_format=torch.channels_last) if x.shape[-1] > 1 else x
+    return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 and x.shape[-1] > 1 else x
 
 
 def _share_buffers(job: Job, state: State) -> None:

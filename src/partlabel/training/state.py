@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from partlabel.core.compute import loader_workers
+from partlabel.core.errors import UserError
 from partlabel.core.progress import Reporter
 from partlabel.images.augment import Augment, AugmentedImages, OwnTransform, enlarged
 from partlabel.labels.table import LabelTable
@@ -39,6 +42,7 @@ class Job:
         loss: what is minimised.
         report: shows the progress, in the first process.
         augment: what training images go through besides flips; None leaves them as they are.
+        network: a network of a user's, or None.
     """
 
     config: Config
@@ -47,6 +51,7 @@ class Job:
     loss: Loss
     report: Reporter
     augment: Augment | None = None
+    network: nn.Module | None = None
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -103,12 +108,16 @@ def build_model(job: Job, labels: LabelTable) -> Model:
     """The network at its start, on the device, with its first stages frozen; the seed decides the new weights."""
     config = job.config
     torch.manual_seed(config.seed)
-    model = Model(config.model, labels.classes, config.images.size, labels.class_ids)
+    own = copy.deepcopy(job.network)  # the user's stays as it is
+    model = Model(config.model, labels.classes, config.images.size, labels.class_ids, network=own)
+    if own is not None and config.freeze != "none" and not model.backbone.has_stages:
+        raise UserError("a network of your own without `stages` and `head` cannot be frozen in part: freeze = 'none'")
     if model.start_note:
         job.report.line(model.start_note)
     model.freeze(frozen_stages(config.freeze, model))
     model.to(job.engine.device)
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if own is None:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
 
 
@@ -145,6 +154,7 @@ def open_batches(job: Job, data: Data, model: Model, *, new: bool) -> Batches:
         own = data.validation_paths
         validation = train if own is None else source(own, False, f"{what} (validation)")
     untouched = new and model.started_from is None and config.optim.name != "closed-form"
+    untouched = untouched and not config.model.is_own
     if untouched and stage == model.backbone.num_stages and isinstance(train, Stored):
         model.head.standardise(*statistics(train, data.labels(config).train_rows, model, device))
     return Batches(train, validation, None if job.augment is None else _views(job, data.paths, job.augment))
