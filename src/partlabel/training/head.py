@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from partlabel.core.compute import loader_workers
 from partlabel.core.errors import UserError
+from partlabel.labels.holdout import random_sample
+from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
 from partlabel.training.batches import Source, open_source
 from partlabel.training.config import SelfTrainingConfig
@@ -100,9 +102,10 @@ def start_head(job: Job, data: Data, model: Model, batches: Batches) -> None:
 
 
 def _solve(job: Job, labels: TrainingLabels, features: NDArray[np.float32]) -> LinearHead:
+    known, sample = labels.labels(labels.rows)[0], sample_mask(labels.table.select(labels.rows))
     try:
         rounds = as_round(job.config.self_training)
-        return fit(features, labels.labels(labels.rows)[0], rounds=rounds, seed=job.config.seed)
+        return fit(features, known, rounds=rounds, seed=job.config.seed, sample=sample)
     except ValueError as error:
         raise UserError(f"the head cannot be solved: {error}") from None
 
@@ -119,6 +122,12 @@ def head_features(model: Model, source: Source, rows: NDArray[np.int64]) -> NDAr
     with torch.inference_mode():
         made = [model.head.pooled(values).flatten(1).numpy() for values in source.batches(parts, None)]
     return np.concatenate(made)
+
+
+def sample_mask(table: LabelTable) -> NDArray[np.bool_] | None:
+    """Which known labels are a random sample, bool (N, C); None where all are, or none."""
+    sample = random_sample(table)
+    return None if sample.num_known in (0, table.num_known) else sample.dense() != 0
 
 
 def put_into(model: Model, head: LinearHead) -> None:
