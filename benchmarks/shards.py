@@ -1,6 +1,6 @@
 """Prediction of shards by many processes: how well they share the work, and what is left when they are killed.
 
-Run ``python -m benchmarks.shards share`` (plain processes and Ray, 1 to 8 workers; a pretended accelerator that takes 50 ms
+Run ``python -m benchmarks.shards share`` (plain processes and Ray, 1 to 8 workers; a pretended accelerator of 50 ms
 an image, so that the cores of this machine do not count) and ``python -m benchmarks.shards kill`` (50 workers killed or
 stopped at random moments). The union of all shards is compared with one process, to the bit. Results are in
 ``benchmarks/results/shards.json``.
@@ -138,7 +138,7 @@ def kill(folder: Path, events: int = 50, pause: float = 0.05) -> dict[str, Any]:
     stopped: list[subprocess.Popen[str]] = []
     counts = {"killed": 0, "stopped": 0}
     for _ in range(events):
-        time.sleep(random.uniform(0.5, 2.0))
+        time.sleep(random.uniform(1.0, 4.0))
         victim = running.pop(int(random.integers(len(running))))
         if random.random() < 0.5:
             victim.kill()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from partlabel.method.losses import LOSSES
 from partlabel.method.strategies import STRATEGIES
-from partlabel.training.presets import PRESETS
+from partlabel.training.presets import descriptions
 
 TARGET = Path(__file__).with_name("guide.md")
 
@@ -19,7 +19,7 @@ def tables() -> dict[str, list[str]]:
         f"| `{name}` | {strategy.when} | {'-' if strategy.theta is None else f'{strategy.theta:g}'} |"
         for name, strategy in STRATEGIES.items()
     ]
-    presets = [f"| `{name}` | {preset.what} |" for name, preset in PRESETS.items()]
+    presets = [f"| `{name}` | {what} |" for name, what in descriptions().items()]
     return {
         "presets": ["| `--preset` | what it does |", "|---|---|", *presets],
         "losses": ["| `--loss` | an unknown label is | from |", "|---|---|---|", *losses],

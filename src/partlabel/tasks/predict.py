@@ -22,6 +22,7 @@ from partlabel.core.progress import Reporter
 from partlabel.images import ImageDataset, Listed, list_images, make_loader
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
+from partlabel.tasks.sheets import write_wide, write_workbook
 from partlabel.training.run import Run
 
 if TYPE_CHECKING:
@@ -71,28 +72,36 @@ class Predictions:
             }
         )
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(self, path: str | os.PathLike[str], *, wide: bool = False) -> None:
         """Write a file, whole or not at all.
 
-        A ``.csv`` file has one row per image and class (image, class, score, probability, present). A ``.parquet`` file
-        has one row per image with three lists in the order of the classes; the classes stand in its metadata.
+        A ``.csv`` file has one row per image and class (image, class, score, probability, present); a wide one has one
+        row per image: what is present, between semicolons, and the probability of each class. A ``.xlsx`` file is the
+        wide one as a workbook. A ``.parquet`` file has one row per image with three lists in the order of the classes;
+        the classes stand in its metadata. No name is taken for a formula by a spreadsheet.
 
         Args:
             path: file to write; its ending chooses the format.
+            wide: a row for each image, where the file is ``.csv``.
 
         Raises:
-            UserError: another ending, or the file cannot be written.
+            UserError: another ending, more than a sheet holds, or the file cannot be written.
         """
         from partlabel.tasks.prediction_files import Keep, PredictionWriter
 
         target = Path(path)
-        if target.suffix not in (".csv", ".parquet"):
-            raise UserError(f"{target}: predictions are written as .csv or .parquet")
-        with (
-            replacing(target) as temporary,
-            PredictionWriter.open(temporary, self.classes, Keep(), kind=target.suffix[1:]) as writer,
-        ):
-            writer.add(list(self.images), self.scores, self.probabilities, self.present)
+        if target.suffix == ".xlsx":
+            write_workbook(target, self.images, self.classes, self.probabilities, self.present)
+        elif target.suffix == ".csv" and wide:
+            write_wide(target, self.images, self.classes, self.probabilities, self.present)
+        elif target.suffix in (".csv", ".parquet"):
+            with (
+                replacing(target) as temporary,
+                PredictionWriter.open(temporary, self.classes, Keep(), kind=target.suffix[1:]) as writer,
+            ):
+                writer.add(list(self.images), self.scores, self.probabilities, self.present)
+        else:
+            raise UserError(f"{target}: predictions are written as .csv, .xlsx or .parquet")
 
 
 def predict(

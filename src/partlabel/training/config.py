@@ -17,7 +17,7 @@ from partlabel.core.files import to_toml, write_text
 from partlabel.method.losses import LOSSES
 from partlabel.method.strategies import STRATEGIES
 from partlabel.models.config import ModelConfig
-from partlabel.training.presets import PRESETS
+from partlabel.training.presets import AUTO, PRESETS
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,8 @@ class Config:
     precision: Literal["32", "bf16", "16"] = "32"
     #: processes that decode images; None chooses
     workers: int | None = None
+    #: what the preset "auto" chose for which table, and why; a note without effect
+    chosen: str = ""
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have.
@@ -256,9 +258,11 @@ class Config:
                 "paper-full".
 
         Raises:
-            UserError: no preset has that name.
+            UserError: no preset has that name, or it is "auto", which is chosen for a table.
         """
-        check_name("preset", name, PRESETS)
+        if name == AUTO:
+            raise UserError("the preset auto looks at a table: it is for partlabel.train and partlabel train")
+        check_name("preset", name, [*PRESETS, AUTO])
         return Config.from_dict(dict(PRESETS[name].settings), f"preset {name}")
 
     def get(self, name: str) -> Any:

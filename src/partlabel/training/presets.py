@@ -32,8 +32,9 @@ _PAPER: dict[str, Any] = {
     "optim": {"learning_rate": 0.001, "head_learning_rate": 0.01},
 }
 
-#: what is taken where nobody chose
-DEFAULT = "small"
+#: what is taken where nobody chose, and what chooses by itself (:mod:`partlabel.training.choosing`)
+DEFAULT, AUTO = "small", "auto"
+_AUTO = "looks at the table and the machine, tries a few settings on known labels for two minutes at most, and says why"
 
 PRESETS: dict[str, Preset] = {
     "small": Preset(
@@ -84,6 +85,11 @@ PRESETS: dict[str, Preset] = {
 }
 
 
+def descriptions() -> dict[str, str]:
+    """What each preset does, by its name, the automatic one last."""
+    return {name: preset.what for name, preset in PRESETS.items()} | {AUTO: _AUTO}
+
+
 def in_words() -> str:
-    """What each preset is, in one sentence for each."""
-    return "; ".join(f"`{name}` {preset.what.replace(';', ',')}" for name, preset in PRESETS.items())
+    """What each preset does, in one sentence for each."""
+    return "; ".join(f"`{name}` {what.replace(';', ',')}" for name, what in descriptions().items())

@@ -414,7 +414,7 @@ def test_predict_lists_every_bad_picture_or_leaves_it_out(capsys, job, tmp_path)
 
 
 def test_predict_refuses_what_it_cannot_write_or_find(capsys, job, tmp_path):
-    assert ".parquet" in refused(capsys, "predict", job / "run", job / "photos", "-o", tmp_path / "out.xlsx")
+    assert ".parquet" in refused(capsys, "predict", job / "run", job / "photos", "-o", tmp_path / "out.json")
     assert "no image" in refused(capsys, "predict", job / "run", tmp_path, "-o", tmp_path / "out.csv")
     assert "folder" in refused(
         capsys, "predict", job / "run", job / "photos", "--images", tmp_path, "-o", tmp_path / "out.csv"

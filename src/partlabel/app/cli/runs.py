@@ -57,6 +57,7 @@ def train(
     """
     with reporting(json) as report:
         from partlabel.labels.table import LabelTable
+        from partlabel.training.choosing import automatic
         from partlabel.training.loop import train as run_training
         from partlabel.training.run import SETTINGS, Run
 
@@ -65,8 +66,8 @@ def train(
             if after is not None and preset is None and config is None:
                 Run(after)  # says where it is none
                 config = after / SETTINGS
-            chosen = make_config(preset, config, settings, share)
             table = LabelTable.read_parquet(labels)
+            chosen = make_config(preset, config, settings, share, lambda: automatic(table, images, output, resume))
             true = None if truth is None else LabelTable.read_parquet(truth)
         held = {"validation": held_out, "truth": true, "after": after}
         run = run_training(table, images, out=output, config=chosen, resume=resume, **held)

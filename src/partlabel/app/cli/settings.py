@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,7 +12,7 @@ from cyclopts import Group, Parameter
 from partlabel.core.errors import UserError
 from partlabel.method.losses import LOSSES
 from partlabel.method.strategies import STRATEGIES
-from partlabel.training.presets import DEFAULT, PRESETS
+from partlabel.training.presets import AUTO, DEFAULT, PRESETS
 
 if TYPE_CHECKING:
     from partlabel.training.config import Config
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 else:  # the choices of the command line are the names in the registries
     LossName = Literal[tuple(LOSSES)]
     StrategyName = Literal[tuple(STRATEGIES)]
-    PresetName = Literal[tuple(PRESETS)]
+    PresetName = Literal[(*PRESETS, AUTO)]
 
 GROUP = Group("Settings (what is left out comes from the preset or the settings file)", sort_key=10)
 
@@ -121,7 +122,13 @@ CONFIG_NAMES = {
 }
 
 
-def make_config(preset: str | None, file: Path | None, settings: Settings | None, validation: float | None) -> Config:
+def make_config(
+    preset: str | None,
+    file: Path | None,
+    settings: Settings | None,
+    validation: float | None,
+    automatic: Callable[[], Config] | None = None,
+) -> Config:
     """Put the settings of a training together: a preset or a file, with single settings changed.
 
     Args:
@@ -129,6 +136,7 @@ def make_config(preset: str | None, file: Path | None, settings: Settings | None
         file: settings file.
         settings: the flags.
         validation: share of the images held out; None leaves it as it is.
+        automatic: gives the settings that the preset "auto" chooses.
 
     Raises:
         UserError: both a preset and a file, or settings that are wrong.
@@ -137,7 +145,10 @@ def make_config(preset: str | None, file: Path | None, settings: Settings | None
 
     if preset is not None and file is not None:
         raise UserError("--preset and --config both choose the settings; give one of them")
-    base = Config.read(file) if file is not None else Config.preset(preset or DEFAULT)
+    if preset == AUTO and automatic is not None:
+        base = automatic()
+    else:
+        base = Config.read(file) if file is not None else Config.preset(preset or DEFAULT)
     given: dict[str, Any] = {**vars(settings or Settings()), "validation": validation}
     if given["relabel_before"] is not None:
         given["relabel_before"] = _epochs(given["relabel_before"])

@@ -88,8 +88,8 @@ def _after_export(given: Mapping[str, Any]) -> str:
 
 def _after_evaluate(given: Mapping[str, Any]) -> str:
     if given["run"].is_dir():
-        return _said("partlabel", "suspects", given["run"], "--images", given["images"], "-o", _free("suspects.csv"))
-    return _said("partlabel", "predict", given["run"], given["images"], "-o", _free("predictions.html"))
+        return _said("partlabel", "suspects", given["run"], "--images", _images(given), "-o", _free("suspects.csv"))
+    return _said("partlabel", "predict", given["run"], _images(given), "-o", _free("predictions.html"))
 
 
 def _after_demo(given: Mapping[str, Any]) -> str:
