@@ -60,6 +60,9 @@ def _after_complete(given: Mapping[str, Any]) -> str:
 def _after_predict(given: Mapping[str, Any]) -> str:
     """Look at what was found; then, of a run, make the file that other programs use."""
     run, source, output = given["run"], given["source"], given["output"]
+    if not output.suffix:
+        table = run / "validation.parquet"
+        return _said("partlabel", "evaluate", run, table, "--scores", output) if table.is_file() else ""
     base = () if given.get("images") is None else ("--images", given["images"])
     if output.suffix != ".html":
         return _said("partlabel", "predict", run, source, *base, "-o", output.with_suffix(".html"))
