@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def complete_run(
             "nothing can be promised: the model was trained on guesses for the unknown labels of these images, and "
             "the held-out images do not show what that did; hold out labels instead, with partlabel labels hold-out"
         )
-    of_table, of_held = _scores(model, own, held, images, scores)
+    of_table, of_held = _scores(model, own, held, images, scores, run.elsewhere)
     made, report = complete(own, of_table, held, of_held, leave=leave, **arguments)
     if own is not table:
         made = _with_new(table, made, matched.of_table, report["round"])
@@ -159,10 +160,11 @@ def _scores(
     held: LabelTable,
     folder: str | os.PathLike[str] | None,
     stored: str | os.PathLike[str] | None,
+    elsewhere: tuple[str, Path] | None,
 ) -> tuple[Scores, Scores]:
     """Scores of the images of the table and of the held-out ones, each image scored once."""
     names = pc.unique(pa.concat_arrays([table.images, held.images]))  # pyrefly: ignore[missing-attribute]
-    scores = scores_of(model, names, folder, stored)
+    scores = scores_of(model, names, folder, stored, elsewhere)
     place = pc.index_in(held.images, value_set=names)  # pyrefly: ignore[missing-attribute]
     own = place.to_numpy(zero_copy_only=False).astype(np.int64)
     return scores.take(np.arange(table.num_images)), scores.take(own)

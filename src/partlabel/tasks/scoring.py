@@ -100,6 +100,7 @@ def scores_of(
     names: pa.StringArray,
     images: str | os.PathLike[str] | None,
     stored: str | os.PathLike[str] | None = None,
+    elsewhere: tuple[str, Path] | None = None,
 ) -> Scores:
     """Score the images of a table, or open the scores that ``partlabel predict`` wrote in shards.
 
@@ -108,6 +109,7 @@ def scores_of(
         names: of the images.
         images: the folder that the names start from; not needed with stored scores.
         stored: a folder of shards with the scores of all classes.
+        elsewhere: see :func:`partlabel.images.resolve`.
 
     Raises:
         UserError: neither is given; images are missing or cannot be read; or the stored scores are of another model, or
@@ -117,7 +119,7 @@ def scores_of(
         return _of_shards(model, names, Path(stored))
     if images is None:
         raise UserError("either the folder of the images is needed, or one of their scores")
-    return scored(model, resolve(names, images))
+    return scored(model, resolve(names, images, elsewhere))
 
 
 def _of_shards(model: Model | OnnxModel, names: pa.StringArray, folder: Path) -> Scores:

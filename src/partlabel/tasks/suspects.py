@@ -149,7 +149,7 @@ def check_run(
     if not table.num_known:
         raise UserError("no label of the table was given by a person, so there is nothing to check")
     reporter = Reporter()
-    prepared = prepare(table, Path(images), config.images, config.workers, reporter)
+    prepared = prepare(table, Path(images), config.images, config.workers, reporter, run.elsewhere)
     features = _pooled(model, config, prepared.paths, reporter)
     known = np.flatnonzero(np.diff(prepared.table.indptr))
     kept = prepared.table.select(known)
