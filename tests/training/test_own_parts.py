@@ -216,5 +216,5 @@ def test_the_example_of_the_guide_runs(tmp_path, table, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
     example = text[text.index("## Parts of your own") :].split("```python")[1].split("```")[0]
-    exec(example.replace("LazyLinear(2)", "LazyLinear(3)"), {"__name__": "example"})
+    exec(example.replace("Linear(16, 2)", "Linear(16, 3)"), {"__name__": "example"})
     assert "(12, 3)" in capsys.readouterr().out
