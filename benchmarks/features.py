@@ -37,7 +37,6 @@ BACKBONES = (
     ("tf_efficientnet_lite0", 224, "auto"),
     ("tf_efficientnet_lite0", 288, "auto"),
     ("resnet50", 224, "none"),
-    ("vit_small_patch16_224", 224, "none"),
 )
 LABELS, CLASSES = 1.25, 20
 CHILD = (

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from partlabel.models import compiled
-from partlabel.models.compiled import TOLERANCE, fast_features, identity
+from partlabel.models.compiled import TOLERANCE, fast_features, identity, plain_features
 from partlabel.models.config import ModelConfig
 from partlabel.models.model import Model
 
@@ -95,7 +95,7 @@ def test_other_values_a_damaged_file_and_what_cannot_be_written_leave_it_to_pyto
         file.write_bytes(content)
         way = fast_features(model, 5, pixels, 1000, tmp_path, said.append)
         with torch.inference_mode():
-            assert torch.equal(way(pixels), model.features(pixels, 5))
+            assert torch.equal(way(pixels), plain_features(model, 5, pixels))
         assert "PyTorch runs the backbone" in said[-1]
         assert word in said[-1]
     monkeypatch.setattr("partlabel.models.compiled.write_network", lambda *given: 1 / 0)
@@ -111,8 +111,8 @@ def test_it_is_left_to_pytorch_for_few_images_and_without_the_packages(tmp_path,
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name.startswith("onnx") else find(name))
     way = fast_features(model, 5, pixels, compiled.FEWEST, tmp_path, said.append)
     with torch.inference_mode():
-        assert torch.equal(way(pixels), model.features(pixels, 5))
-    assert "onnx, onnxruntime, onnxscript not installed" in said[0]
+        assert torch.equal(way(pixels), plain_features(model, 5, pixels))
+    assert "pip install onnx onnxruntime onnxscript" in said[0]
     assert not list(tmp_path.iterdir())
 
 

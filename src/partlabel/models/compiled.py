@@ -7,6 +7,7 @@ import importlib.util
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +32,26 @@ _TRIED, _CALLS = 8, 3
 Features = Callable[[Tensor], Tensor]
 
 
+def is_averaged(model: Model, stage: int) -> bool:
+    """Whether the features of so many stages are averages over the regions."""
+    return stage == model.backbone.num_stages and model.head.pool is None
+
+
 def identity(model: Model, stage: int) -> str:
     """32 hexadecimal digits that change with anything that the features of an image depend on but the image."""
     digest = hashlib.blake2b(digest_size=16)
-    averaged = stage == model.backbone.num_stages and model.head.pool is None
-    digest.update(json.dumps([model.describe()["preprocessing"], model.config.backbone, stage, averaged]).encode())
+    about = [model.describe()["preprocessing"], model.config.backbone, stage, is_averaged(model, stage)]
+    digest.update(json.dumps(about).encode())
     for module in model.backbone.stage_modules(stage):
         for name, value in module.state_dict().items():
             digest.update(name.encode())
             digest.update(value.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def plain_features(model: Model, stage: int, pixels: Tensor) -> Tensor:
+    """Features of pixels (N, 3, size, size) on the model's device by PyTorch."""
+    return model.features(pixels.contiguous(memory_format=torch.channels_last), stage)
 
 
 def fast_features(
@@ -62,24 +73,21 @@ def fast_features(
     Returns:
         From pixels on the CPU to values as :meth:`Model.features`, to be called under ``torch.inference_mode``.
     """
-
-    def plain(pixels: Tensor) -> Tensor:
-        return model.features(pixels, stage)
-
+    plain = partial(plain_features, model, stage)
     if images < FEWEST or model.pixel_scale.device.type != "cpu":
         return plain
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-    reason = f"{', '.join(missing)} not installed" if missing else None
+    reason = f"faster is often onnxruntime: pip install {' '.join(missing)}" if missing else None
     if reason is None:
         try:
             compiled = opened(model, stage, sample[:_TRIED], folder)
-            reason = _compared(plain, compiled, sample[:_TRIED])
+            reason = compared(plain, compiled, sample[:_TRIED])
         except Exception as error:  # the exporters and onnxruntime raise almost anything
-            reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+            reason = f"onnxruntime cannot: {(str(error).strip() or type(error).__name__).splitlines()[0][:200]}"
     if reason is None:
         return compiled
     if say and reason:
-        say(f"PyTorch runs the backbone, as onnxruntime cannot ({reason})")
+        say(f"PyTorch runs the backbone ({reason})")
     return plain
 
 
@@ -103,7 +111,7 @@ def opened(model: Model, stage: int, sample: Tensor, folder: Path) -> Features:
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         examples = sample if len(sample) > 1 else sample.repeat(2, 1, 1, 1)
-        with replacing(path) as temporary:
+        with replacing(path) as temporary, torch.inference_mode(False):
             write_network(_Stages(model, stage), examples, temporary, _OUTPUT)
     session = open_session(path)
 
@@ -113,15 +121,15 @@ def opened(model: Model, stage: int, sample: Tensor, folder: Path) -> Features:
     return compiled
 
 
-def _compared(plain: Features, compiled: Features, sample: Tensor) -> str | None:
+def compared(plain: Features, compiled: Features, sample: Tensor) -> str | None:
     """Why PyTorch has to do it: other values, said in words; not faster, said by an empty text; None: it need not."""
     with torch.inference_mode():
         wanted, found = plain(sample), compiled(sample)
         if wanted.shape != found.shape:
-            return f"its output is {tuple(found.shape)}, not {tuple(wanted.shape)}"
+            return f"onnxruntime's output is {tuple(found.shape)}, not {tuple(wanted.shape)}"
         difference = float(((found - wanted).abs() / wanted.abs().clamp_min(1)).max())
         if not difference <= TOLERANCE:
-            return f"its values differ by {difference:.2g}"
+            return f"onnxruntime's values differ by {difference:.2g}"
         seconds: dict[Any, float] = {}
         for _ in range(_CALLS):
             for way in (plain, compiled):
