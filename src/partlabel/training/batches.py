@@ -65,7 +65,7 @@ class Source:
 class Stored(Source):
     """Batches from a memory-mapped array: pixels (N, 3, H, W) uint8, or features (N, T, D, h, w).
 
-    Features that are averages are float32, maps float16. T is 2 where those of the mirrored image are stored too, else 1.
+    Features that are averages are float32, maps float16. T is 2 with those of the mirrored image, else 1.
     """
 
     def __init__(self, array: NDArray[Any], stage: int) -> None:
