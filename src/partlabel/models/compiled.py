@@ -77,15 +77,19 @@ def fast_features(
     if images < FEWEST or model.pixel_scale.device.type != "cpu":
         return plain
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-    reason = f"faster is often onnxruntime: pip install {' '.join(missing)}" if missing else None
-    if reason is None:
-        try:
-            compiled = opened(model, stage, sample[:_TRIED], folder)
-            reason = compared(plain, compiled, sample[:_TRIED])
-        except Exception as error:  # the exporters and onnxruntime raise almost anything
-            reason = f"onnxruntime cannot: {(str(error).strip() or type(error).__name__).splitlines()[0][:200]}"
-    if reason is None:
-        return compiled
+    if missing:
+        return _left(plain, f"onnxruntime is often faster: pip install {' '.join(missing)}", say)
+    try:
+        compiled = opened(model, stage, sample[:_TRIED], folder)
+        reason = compared(plain, compiled, sample[:_TRIED])
+    except Exception as error:  # the exporters and onnxruntime raise almost anything
+        said = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        return _left(plain, f"onnxruntime cannot: {said}", say)
+    return compiled if reason is None else _left(plain, reason, say)
+
+
+def _left(plain: Features, reason: str, say: Callable[[str], None] | None) -> Features:
+    """PyTorch's way, after the reason has been said; an empty one is nothing to speak of."""
     if say and reason:
         say(f"PyTorch runs the backbone ({reason})")
     return plain
