@@ -36,3 +36,8 @@ class ModelConfig:
     graph_hidden: int | None = None
     #: T, the number of message and update steps
     graph_steps: int = 3
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the network is a user's own, of which the name of its class stands in place of a backbone."""
+        return self.backbone.startswith("own:")

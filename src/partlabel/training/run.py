@@ -23,6 +23,8 @@ from partlabel.models.description import read_description
 from partlabel.training.config import Config
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from partlabel.models.model import Model
 
 #: the files of a run folder
@@ -50,6 +52,8 @@ class Run:
         folder: a run folder that :func:`partlabel.train` wrote, finished or not.
         name: what it is called among others; None takes the name of the folder.
         check: refuse a folder without a run; False where another machine may hold it.
+        model: the network that was given to :func:`partlabel.train` as ``model``, where one was: only its weights are
+            in the folder. A copy of it is used.
 
     Raises:
         UserError: the folder holds no run. Each attribute raises it, too, where its file is missing or damaged.
@@ -65,8 +69,16 @@ class Run:
     (2, 2)
     """
 
-    def __init__(self, folder: str | os.PathLike[str], name: str | None = None, *, check: bool = True) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        check: bool = True,
+        model: nn.Module | None = None,
+    ) -> None:
         self.folder = Path(folder)
+        self._network = model
         if check and not (self.folder / MARKER).is_file():
             raise UserError(f"{folder}: is not a run folder of partlabel train")
         self.name = self.folder.resolve().name if name is None else name
@@ -190,6 +202,12 @@ class Run:
         return Run(named) if named and (Path(named) / MARKER).is_file() else None
 
     @property
+    def elsewhere(self) -> tuple[str, Path] | None:
+        """How the names of validation images in a folder of their own begin, and that folder; None without."""
+        named = _json(self.folder / MARKER).get("validation images")
+        return None if named is None else (named[0], Path(named[1]))
+
+    @property
     def headline(self) -> dict[str, Any] | None:
         """What all labels would say of it, ``headline.json``, see :mod:`partlabel.metrics.headline`; None without."""
         path = self.folder / HEADLINE
@@ -215,7 +233,7 @@ class Run:
         """Load the model of the best or of the last epoch."""
         from partlabel.models.model import Model  # loads torch, which those who only read tables can do without
 
-        return Model.load(self.folder, which=which)
+        return Model.load(self.folder, which=which, network=self._network)
 
     @cached_property
     def metrics(self) -> Metrics:
