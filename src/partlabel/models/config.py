@@ -23,6 +23,7 @@ class ModelConfig:
     square_root: bool = False
     #: share of the regions in the mean of the highest and of the lowest, k+ and k-
     k_max: float = 0.1
+    #: see ``k_max``
     k_min: float = 0.1
     #: WELDON's sum of the two means is halved, as in the author's PyTorch code; its formula does not halve it
     halved: bool = False

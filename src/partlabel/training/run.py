@@ -15,10 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from partlabel.core import html
 from partlabel.core.errors import UserError
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import Metrics, evaluate
+from partlabel.metrics.headline import say
 from partlabel.models.description import read_description
 from partlabel.training.config import Config
 
@@ -85,6 +87,26 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
+
+    def __str__(self) -> str:
+        """Return what it was trained on and how good it is, in a few lines."""
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        """Show the same in a notebook."""
+        first, *others = self._lines()
+        return html.page(first, *(html.line(text) for text in others))
+
+    def _lines(self) -> list[str]:
+        state = "" if self.is_finished else f", unfinished after {len(self.epochs)} of {self.config.epochs} epochs"
+        head = "head in closed form" if self.config.optim.name == "closed-form" else self.config.loss.name
+        labels = self.labels
+        lines = [
+            f"Run {self.folder}{state}",
+            f"{self.config.model.backbone}, {self.config.images.size} px, {head}; {labels.num_known:,} known labels of "
+            f"{labels.num_images:,} images and {labels.num_classes:,} classes",
+        ]
+        return lines if self.headline is None else [*lines, *say(self.headline).splitlines()]
 
     def __fspath__(self) -> str:
         return str(self.folder)
