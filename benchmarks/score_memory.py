@@ -109,10 +109,7 @@ def main() -> None:
     for name in TASKS:
         own = {row["images"]: row for row in rows if row["task"] == name}
         beyond = {size: (own[size]["peak_mb"] - own[size]["before_mb"]) * 2**20 for size in SIZES}
-        slopes[name] = {
-            f"{low}-{high}": (beyond[high] - beyond[low]) / (high - low)
-            for low, high in pairwise(SIZES)
-        }
+        slopes[name] = {f"{low}-{high}": (beyond[high] - beyond[low]) / (high - low) for low, high in pairwise(SIZES)}
     result = {"classes": CLASSES, "known_labels_of_an_image": KNOWN, "rows": rows, "bytes_an_image_beyond": slopes}
     write_json(RESULT, {**result, "machine": platform.machine(), "python": platform.python_version()})
     print(json.dumps(slopes, indent=1))
