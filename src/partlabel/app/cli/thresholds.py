@@ -89,7 +89,7 @@ def _text(run: Path, fitted: Fitted) -> str:
     pairs = [(m.macro_f1, m.micro_f1) for m in (chosen.at_default, fitted.crossed)]
     (macro, micro), (macro_now, micro_now) = pairs
     lines.append(
-        f"cross-validated on the known held-out labels alone: macro-F1 {100 * macro_now:.1f} (at 0: {100 * macro:.1f}), "
+        f"cross-validated on known held-out labels: macro-F1 {100 * macro_now:.1f} (at 0: {100 * macro:.1f}), "
         f"micro-F1 {100 * micro_now:.1f} (at 0: {100 * micro:.1f})"
     )
     if fitted.calibrated is None:
