@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import statistics
@@ -242,8 +243,9 @@ def model_scorer(model: Model) -> Scorer:
 
 def write_program(model: Model, pixels: NDArray[np.uint8], path: Path) -> None:
     """Write a program of ``torch.export``, traced on a few images (>= 3, 3, size, size), with its metadata."""
-    with open(path, "wb") as file:
-        torch.export.save(_traced(model, pixels), file, extra_files={METADATA: json.dumps(metadata(model))})
+    file = io.BytesIO()  # where the disk is full, torch would end the process
+    torch.export.save(_traced(model, pixels), file, extra_files={METADATA: json.dumps(metadata(model))})
+    path.write_bytes(file.getbuffer())
 
 
 def open_program(path: Path) -> Scorer:

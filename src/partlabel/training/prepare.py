@@ -100,8 +100,8 @@ def _checked(
             continue
         digest.update(os.fsencode(path.resolve()) + f"\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
     passed = cache_folder() / "checked" / f"{digest.hexdigest()}.json"
-    if passed.is_file():
-        return np.ones(len(paths), bool), [], json.loads(passed.read_text())
+    with suppress(OSError, ValueError):  # not there, or damaged: the check is made again
+        return np.ones(len(paths), bool), [], [str(name) for name in json.loads(passed.read_text())]
     with reporter.bar("checking images") as bar:
         result = check(paths, max_pixels=config.max_pixels, workers=workers or None, progress=bar)
     if not result.bad:

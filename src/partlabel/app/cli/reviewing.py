@@ -20,6 +20,7 @@ def review(
     host: str = "127.0.0.1",
     port: int = 8000,
     browser: Annotated[bool, Parameter(show_default=False)] = False,
+    people: str | None = None,
     json: Json = False,
 ) -> None:
     """Open a local page to check labels and answer questions.
@@ -38,9 +39,12 @@ def review(
         labels: Label table to review, a .parquet file, such as `partlabel complete` writes. Without it, the labels that
             the run was trained and validated on.
         host: Address to listen at. With another one than 127.0.0.1, other machines can reach the page; the address
-            that is printed then holds a secret, without which nobody gets in. The connection is not encrypted.
+            that is printed then holds a secret, without which nobody gets in. The connection is not encrypted; the
+            guide says how to put a proxy with TLS before it.
         port: Port to listen at; 0 takes a free one.
         browser: Open the page in a browser.
+        people: Names of those who answer, with commas between them. Each gets an address of their own, and their
+            answers are stored under the name: record.csv in the folder review says who answered what, and when.
     """
     with reporting(json) as report:
         try:
@@ -52,7 +56,12 @@ def review(
                 f"the review page needs {error.name}; install it with: pip install 'partlabel[review]'"
             ) from None
 
-        def say(address: str) -> None:
-            report({"address": address, "run": str(run)}, f"Review page of {run}: {address}\nStop with Ctrl+C")
+        def say(addresses: dict[str, str]) -> None:
+            first = next(iter(addresses.values()))
+            lines = [f"  {name}: {address}" for name, address in addresses.items() if name]
+            text = "\n".join([f"Review page of {run}: {'' if lines else first}".rstrip(), *lines, "Stop with Ctrl+C"])
+            named = {"people": addresses} if lines else {}
+            report({"address": first, **named, "run": str(run)}, text)
 
-        serve(run, labels, images, host=host, port=port, browser=browser, say=say)
+        names = [] if people is None else [name.strip() for name in people.split(",")]
+        serve(run, labels, images, host=host, port=port, browser=browser, people=names, say=say)
