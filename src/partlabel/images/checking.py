@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from partlabel.core.compute import cores
 from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.images.decoding import MAX_PIXELS, Facts, ImageError, decode_with_facts
+from partlabel.images.near_copies import BYTES, SIDE, fingerprint
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class ImageCheck:
         deep: number of grey images with more than 8 bits.
         dark: paths of those whose values fit into 12 of 16 bits.
         formats: number of good images by format.
+        prints: uint8 (N, BYTES) of :mod:`partlabel.images.near_copies`, 0 in a bad image; None unless asked for.
     """
 
     images: int
@@ -44,6 +46,7 @@ class ImageCheck:
     deep: int
     dark: list[str]
     formats: dict[str, int]
+    prints: NDArray[np.uint8] | None = None
 
     def raise_if_bad(self) -> None:
         """Raise if any file is bad.
@@ -77,6 +80,7 @@ def check(
     max_pixels: int = MAX_PIXELS,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    with_prints: bool = False,
 ) -> ImageCheck:
     """Decode all of every image and list the bad ones.
 
@@ -88,21 +92,26 @@ def check(
         max_pixels: width times height above which an image counts as bad.
         workers: threads (the decoders work outside Python's lock); None: one per core.
         progress: called with (files done, files in all) after each block of files.
+        with_prints: also make the fingerprints that near-copies are found by; JPEGs are decoded larger for it.
     """
     files = [os.fspath(path) for path in paths]
+    prints = np.zeros((len(files), BYTES), np.uint8) if with_prints else None
 
-    def one(path: str) -> Facts | str:
+    def one(number: int) -> Facts | str:
         try:
-            return decode_with_facts(path, 1, max_pixels=max_pixels)[1]
+            pixels, fact = decode_with_facts(files[number], 1 if prints is None else SIDE, max_pixels=max_pixels)
         except ImageError as error:
             return error.reason
+        if prints is not None:
+            prints[number] = fingerprint(pixels)
+        return fact
 
     found: list[Facts | str] = []
     # Pillow warns about oddities that do not matter here; entered once, around all threads
     with warnings.catch_warnings(), ThreadPoolExecutor(workers or cores()) as pool:
         warnings.filterwarnings("ignore", module=r"PIL\.")
         for start in range(0, len(files), 256):
-            found += pool.map(one, files[start : start + 256])
+            found += pool.map(one, range(start, min(start + 256, len(files))))
             if progress is not None:
                 progress(len(found), len(files))
     facts = [fact for fact in found if isinstance(fact, Facts)]
@@ -129,4 +138,5 @@ def check(
         deep=sum(fact.deep for fact in facts),
         dark=dark,
         formats=dict(sorted(formats.items())),
+        prints=prints,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ from numpy.typing import NDArray
 from partlabel.core.errors import UserError
 from partlabel.core.lock import holding
 from partlabel.core.records import write_record
-from partlabel.images import check, resolve
+from partlabel.images import resolve
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
+from partlabel.models.scores import Scores
 from partlabel.tasks.completion import complete
-from partlabel.tasks.predict import score
+from partlabel.tasks.scoring import scored
 from partlabel.training.config import Config
 from partlabel.training.evidence import Evidence, evidence
 from partlabel.training.folds import FOLDS
@@ -80,7 +82,7 @@ def complete_run(
             "nothing can be promised: the model was trained on guesses for the unknown labels of these images, and "
             "the held-out images do not show what that did; hold out labels instead, with partlabel labels hold-out"
         )
-    scores, held_scores = _scores(model, own, held, images)
+    scores, held_scores = _scores(model, own, held, images, run.elsewhere)
     made, report = complete(own, scores, held, held_scores, leave=leave, **arguments)
     if own is not table:
         made = _with_new(table, made, matched.of_table, report["round"])
@@ -151,11 +153,16 @@ def _shared(config: Config) -> bool:
     return config.freeze != "all" or config.model.graph
 
 
-def _scores(model: Model, table: LabelTable, held: LabelTable, folder: str | os.PathLike[str]) -> tuple[Any, Any]:
+def _scores(
+    model: Model,
+    table: LabelTable,
+    held: LabelTable,
+    folder: str | os.PathLike[str],
+    elsewhere: tuple[str, Path] | None,
+) -> tuple[Scores, Scores]:
     """Scores of the images of the table and of the held-out ones, each image scored once."""
     names = pc.unique(pa.concat_arrays([table.images, held.images]))  # pyrefly: ignore[missing-attribute]
-    paths = resolve(names, folder)
-    check(paths).raise_if_bad()
-    scores = score(model, paths)
+    scores = scored(model, resolve(names, folder, elsewhere))
     place = pc.index_in(held.images, value_set=names)  # pyrefly: ignore[missing-attribute]
-    return scores[: table.num_images], scores[place.to_numpy(zero_copy_only=False).astype(np.int64)]
+    own = place.to_numpy(zero_copy_only=False).astype(np.int64)
+    return scores.take(np.arange(table.num_images)), scores.take(own)

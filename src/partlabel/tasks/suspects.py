@@ -149,7 +149,7 @@ def check_run(
     if not table.num_known:
         raise UserError("no label of the table was given by a person, so there is nothing to check")
     reporter = Reporter()
-    prepared = prepare(table, Path(images), config.images, config.workers, reporter)
+    prepared = prepare(table, Path(images), config.images, config.workers, reporter, run.elsewhere)
     features = _pooled(model, config, prepared.paths, reporter)
     known = np.flatnonzero(np.diff(prepared.table.indptr))
     kept = prepared.table.select(known)
@@ -182,7 +182,7 @@ def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter)
             assert isinstance(head, Head)
             head.pool = None
     model.to(default_device())
-    with reporter.bar("running the backbone") as bar:
+    with reporter.bar("computing image features") as bar:
         source = open_source(
             model,
             model.backbone.num_stages,

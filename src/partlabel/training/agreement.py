@@ -29,6 +29,7 @@ def agree(
     validation: LabelTable | None,
     truth: LabelTable | None,
     config: Config,
+    elsewhere: tuple[str, Path] | None = None,
 ) -> None:
     """Compare versions, settings, labels and the sizes of the image files over the processes.
 
@@ -48,7 +49,7 @@ def agree(
     _compare(engine, facts)
     for table in (labels, validation):
         if table is not None:
-            _compare_files(engine, table.images, images)
+            _compare_files(engine, table.images, images, elsewhere if table is validation else None)
 
 
 def agree_on_data(engine: Engine, data: Data) -> None:
@@ -69,10 +70,10 @@ def _compare(engine: Engine, facts: dict[str, Any]) -> None:
     _end_if(engine, found)
 
 
-def _compare_files(engine: Engine, names: pa.StringArray, folder: Path) -> None:
+def _compare_files(engine: Engine, names: pa.StringArray, folder: Path, elsewhere: tuple[str, Path] | None) -> None:
     """Compare the size of each image file; -1 where there is none."""
     with engine.together():
-        sizes = np.array([-1 if path is None else _size(path) for path in find(names, folder)], np.int64)
+        sizes = np.array([-1 if path is None else _size(path) for path in find(names, folder, elsewhere)], np.int64)
     digest = hashlib.blake2b(sizes.tobytes(), digest_size=16).hexdigest()
     if len(set(engine.gather(digest))) == 1:
         return

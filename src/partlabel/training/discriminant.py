@@ -35,10 +35,14 @@ Labels = NDArray[np.int8]
 BASES = ("present and absent", "present and the unknown", "nothing")
 BOTH, PRESENT_ONLY, NOTHING = range(3)
 
-#: kappa lies on this grid; features of D channels with unit variance give values near D / 6
+#: where the evidence looks for kappa
 _STRENGTHS = 2.0 ** np.arange(0, 19)
 #: half of what the evidence says ranks best on held-out images (experiments/closed_form.py)
 _OF_EVIDENCE = 0.5
+#: with few present labels the evidence is a matter of chance; a usual value counts as so many known present ones
+_USUAL_LABELS = 1000.0
+#: the usual value is D times this; D channels of unit variance are best with D / 10 to D / 5
+_USUAL_SHARE = 0.2
 #: what out-of-fold average precision may change
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: classes, and known labels of each sign in each, that a change needs
@@ -96,6 +100,7 @@ def fit(
     folds: int = 5,
     seed: int = 0,
     groups: NDArray[Any] | None = None,
+    sample: NDArray[np.bool_] | None = None,
 ) -> LinearHead:
     """Learn a head from the known labels of images.
 
@@ -108,6 +113,8 @@ def fit(
             images (groups). One image alone gives no scale.
         seed: of the folds.
         groups: (N,) what stays in one fold; None: each image stands alone.
+        sample: bool (N, C), the known labels that say how many unknown ones are present; None: all. False for those
+            that were asked for.
 
     Returns:
         The head. Labels of a class that has no known present one cannot give a direction: its score is the same for all
@@ -119,12 +126,12 @@ def fit(
     images = FeatureSpace(features, labels)
     everything = np.arange(len(labels))
     first = _first(images, labels, everything)
-    kappa = _evidence(images, first) * _OF_EVIDENCE
+    kappa = _strength(images, first, labels)
     folds = min(folds, len(labels) if groups is None else len(np.unique(groups)))
     parts = assign_folds(labels, folds, seed, groups) if folds > 1 else np.full(len(labels), -1)
-    raw = _raw_out_of_fold(images, labels, parts, rounds, [kappa] * folds)
+    raw = _raw_out_of_fold(images, labels, parts, rounds, [kappa] * folds, sample)
     factor = _chosen(raw, labels)
-    learned, expected = _learn(images, labels, everything, rounds, kappa)
+    learned, expected = _learn(images, labels, everything, rounds, kappa, sample)
     direction = images.directions(learned, kappa * _FACTORS[factor])
     scale = _scale(raw[factor], labels)
     basis = _basis(labels)
@@ -147,6 +154,7 @@ def out_of_fold(
     *,
     rounds: Round | None = Round(),
     parts: NDArray[np.int64] | None = None,
+    sample: NDArray[np.bool_] | None = None,
 ) -> Floats:
     """Score every pair by a head that has not seen a label of its image.
 
@@ -163,6 +171,7 @@ def out_of_fold(
         groups: (N,) what stays in one fold; None: each image stands alone.
         rounds: the round of self-training in each head, or None.
         parts: (N,) the fold of each image, 0 to ``folds`` - 1; None deals them out by seed and groups.
+        sample: bool (N, C), see :func:`fit`.
 
     Returns:
         float32 (N, C), log-odds. NaN where the other folds hold no known present label of the class, as nothing can be
@@ -173,8 +182,9 @@ def out_of_fold(
     found = np.full(labels.shape, np.nan, np.float32)
     kappas = []
     for part in range(folds):
-        kappas.append(_evidence(images, _first(images, labels, np.flatnonzero(parts != part))) * _OF_EVIDENCE)
-    raw = _raw_out_of_fold(images, labels, parts, rounds, kappas)
+        others = np.flatnonzero(parts != part)
+        kappas.append(_strength(images, _first(images, labels, others), labels[others]))
+    raw = _raw_out_of_fold(images, labels, parts, rounds, kappas, sample)
     for part in range(folds):
         own = parts == part
         others = np.where(own[:, None], np.int8(0), labels)
@@ -233,7 +243,12 @@ def _first(images: FeatureSpace, labels: Labels, rows: NDArray[np.int64]) -> Cla
 
 
 def _learn(
-    images: FeatureSpace, labels: Labels, rows: NDArray[np.int64], rounds: Round | None, kappa: float
+    images: FeatureSpace,
+    labels: Labels,
+    rows: NDArray[np.int64],
+    rounds: Round | None,
+    kappa: float,
+    sample: NDArray[np.bool_] | None = None,
 ) -> tuple[ClassMeans, NDArray[np.float64]]:
     """Means of some images after the round, and the share (C,) expected to be present among their unknown pairs."""
     means = _first(images, labels, rows)
@@ -244,7 +259,8 @@ def _learn(
         return means, expected
     direction = images.directions(means, kappa)
     scores = images.rotated[rows] @ direction
-    expected = expected_share(scores, own, _unseen(images, rows, own, scores, means, kappa))
+    unseen = _unseen(images, rows, own, scores, means, kappa)
+    expected = expected_share(scores, own, unseen, None if sample is None else sample[rows])
     present, absent = (own > 0).astype(np.float32), (own < 0).astype(np.float32)
     for c in np.flatnonzero((unknown > 0) & (means.effective > 0)):
         open_rows = np.flatnonzero(own[:, c] == 0)
@@ -279,6 +295,14 @@ def _unseen(
     return found
 
 
+def _strength(images: FeatureSpace, means: ClassMeans, labels: Labels) -> float:
+    """Kappa before out-of-fold scores are seen: the geometric mean of evidence and usual value, weighted by labels."""
+    usual = _USUAL_SHARE * max(float(images.values.sum()), 1.0)  # the variances of D channels add up to D
+    known = float((labels > 0).sum())
+    both = known * np.log(_OF_EVIDENCE * _evidence(images, means)) + _USUAL_LABELS * np.log(usual)
+    return float(np.exp(both / (known + _USUAL_LABELS)))
+
+
 def _evidence(images: FeatureSpace, means: ClassMeans) -> float:
     """The kappa of the grid under which the gaps between the class means are most likely.
 
@@ -298,7 +322,12 @@ def _evidence(images: FeatureSpace, means: ClassMeans) -> float:
 
 
 def _raw_out_of_fold(
-    images: FeatureSpace, labels: Labels, parts: NDArray[np.int64], rounds: Round | None, kappas: list[float]
+    images: FeatureSpace,
+    labels: Labels,
+    parts: NDArray[np.int64],
+    rounds: Round | None,
+    kappas: list[float],
+    sample: NDArray[np.bool_] | None = None,
 ) -> list[Floats]:
     """For each of ``_FACTORS``, scores (N, C) of unit variance by heads that have not seen the fold.
 
@@ -307,7 +336,7 @@ def _raw_out_of_fold(
     found = [np.full(labels.shape, np.nan, np.float32) for _ in _FACTORS]
     for part, kappa in enumerate(kappas):
         own = np.flatnonzero(parts == part)
-        means, _ = _learn(images, labels, np.flatnonzero(parts != part), rounds, kappa)
+        means, _ = _learn(images, labels, np.flatnonzero(parts != part), rounds, kappa, sample)
         z, nothing = images.rotated[own], means.effective == 0
         for factor, scores in zip(_FACTORS, found, strict=True):
             values = z @ images.directions(means, kappa * factor)

@@ -10,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
+from partlabel.labels.holdout import random_sample
+from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
 from partlabel.training.batches import Source
 from partlabel.training.config import SelfTrainingConfig
@@ -37,7 +39,8 @@ def solve_head(job: Job, state: State, batches: Batches, epoch: int) -> dict[str
     labels, _ = state.labels.labels(rows)
     features = head_features(state.model, batches.train, rows)
     try:
-        found = fit(features, labels, rounds=as_round(job.config.self_training), seed=job.config.seed)
+        rounds, seed = as_round(job.config.self_training), job.config.seed
+        found = fit(features, labels, rounds=rounds, seed=seed, sample=sample_mask(state.labels.table.select(rows)))
     except ValueError as error:
         raise UserError(f"the head cannot be solved: {error}") from None
     put_into(state.model, found)
@@ -79,6 +82,12 @@ def head_features(model: Model, source: Source, rows: NDArray[np.int64]) -> NDAr
     with torch.inference_mode():
         made = [model.head.pooled(values).flatten(1).numpy() for values in source.batches(parts, None)]
     return np.concatenate(made)
+
+
+def sample_mask(table: LabelTable) -> NDArray[np.bool_] | None:
+    """Which known labels are a random sample, bool (N, C); None where all are, or none."""
+    sample = random_sample(table)
+    return None if sample.num_known in (0, table.num_known) else sample.dense() != 0
 
 
 def put_into(model: Model, head: LinearHead) -> None:

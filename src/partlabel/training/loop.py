@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from partlabel.core.errors import UserError
 from partlabel.core.lock import holding
 from partlabel.core.progress import Reporter
 from partlabel.labels.table import LabelTable
 from partlabel.training.agreement import agree, agree_on_data
+from partlabel.training.choosing import automatic
 from partlabel.training.config import Config
 from partlabel.training.data import Data, prepare_data
 from partlabel.training.engine import start
@@ -20,6 +25,7 @@ from partlabel.training.finish import finish
 from partlabel.training.folder import is_started, write_inputs, write_round
 from partlabel.training.head import solve_head
 from partlabel.training.optimizer import build_loss
+from partlabel.training.presets import AUTO, DEFAULT
 from partlabel.training.run import RELABELLED, Run
 from partlabel.training.state import Batches, Job, State, begin, build_model, open_batches, save
 from partlabel.training.summary import epoch_line, round_line
@@ -34,6 +40,7 @@ def train(
     config: Config | None = None,
     preset: str | None = None,
     validation: LabelTable | None = None,
+    validation_images: str | os.PathLike[str] | None = None,
     truth: LabelTable | None = None,
     after: Run | str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -52,9 +59,11 @@ def train(
         images: folder of the images.
         out: folder to write; it must be new, or an unfinished run to ``resume``.
         config: all settings; None takes those of the preset.
-        preset: name of the settings, see :meth:`Config.preset`; None is "small".
-        validation: labels to validate on, of images in the same folder; None holds out ``config.validation`` of the
-            table.
+        preset: name of the settings, see :meth:`Config.preset`, or "auto", see :mod:`partlabel.training.choosing`; None
+            is "small".
+        validation: labels to validate on; None holds out ``config.validation`` of the table.
+        validation_images: folder of their images; None: they lie in ``images`` too. In the run, these images are called
+            ``folder/name``, as two folders may hold two images of one name.
         truth: true labels, for experiments; the labels that relabelling adds are compared with them, nothing else.
         after: an earlier run on a table that has grown since. Without config and preset its settings are taken; its
             images stay in the part where they were; and a report on this run compares the two.
@@ -65,9 +74,9 @@ def train(
         The run.
 
     Raises:
-        UserError: a preset beside a config, labels from which nothing can be learned, images that are missing or bad, a
-            run folder in use, a resumed run with another table or configuration; a warning about a round under
-            ``relabel.stop_on_warning``.
+        UserError: a preset beside a config, ``validation_images`` without ``validation``, labels from which nothing can
+            be learned, images that are missing or bad, a run folder in use, a resumed run with another table or
+            configuration; a warning about a round under ``relabel.stop_on_warning``.
 
     >>> import partlabel as pl
     >>> labels = pl.read("csv", "labels.csv", coding="1=present,0=absent,blank=unknown")
@@ -77,19 +86,24 @@ def train(
     (('red', 'green'), True)
     """
     earlier = Run(after) if after is not None else None
+    if preset == AUTO and config is None:
+        config, preset = automatic(labels, Path(images), Path(out), resume), None
+    elsewhere = None
+    if validation_images is not None:
+        validation, elsewhere = _of_own_folder(validation, Path(validation_images), labels)
     config = _chosen(config, preset, earlier)
     with start(config) as engine, ExitStack() as held:  # a mistake ends all processes, and is said once
         loss = build_loss(config.loss, labels.num_classes)
         job = Job(config, engine, Path(out), loss, Reporter(quiet=not engine.first))
         engine.from_first(lambda: held.enter_context(holding(out, "partlabel train", make=True)))
-        agree(engine, labels, Path(images), validation, truth, config)
+        agree(engine, labels, Path(images), validation, truth, config, elsewhere)
 
-        identity = _identity(config, labels, validation, earlier)
+        identity = _identity(config, labels, validation, earlier, elsewhere)
         started = engine.from_first(lambda: is_started(job.out, identity, resume))
         if resume and not started:
             job.report.line(f"{out} holds no run yet: a new one begins")
         with engine.together():
-            data = prepare_data(config, labels, Path(images), validation, truth, job.report, earlier)
+            data = prepare_data(config, labels, Path(images), validation, truth, job.report, earlier, elsewhere)
         agree_on_data(engine, data)
         identity["labels of usable images"] = data.table.content_hash()
         engine.from_first(lambda: is_started(job.out, identity, resume))
@@ -137,13 +151,35 @@ def _chosen(config: Config | None, preset: str | None, earlier: Run | None) -> C
         raise UserError("config and preset both choose the settings; give one of them")
     if config is None and preset is None and earlier is not None:
         return earlier.config
-    return Config.preset(preset or "small") if config is None else config
+    return Config.preset(preset or DEFAULT) if config is None else config
 
 
-def _identity(config: Config, labels: LabelTable, validation: LabelTable | None, earlier: Run | None) -> dict[str, Any]:
+def _of_own_folder(
+    validation: LabelTable | None, folder: Path, labels: LabelTable
+) -> tuple[LabelTable, tuple[str, Path]]:
+    """Call the validation images after their folder, which no name of the training labels does."""
+    if validation is None:
+        raise UserError("validation_images is the folder of the images of a validation table, and none is given")
+    folder = folder.resolve()
+    trained = labels.images.to_pylist()
+    name = folder.name or "validation"
+    starts = chain([name], (f"{name}-{number}" for number in count(2)))
+    start = next(start for start in starts if not any(name.startswith(f"{start}/") for name in trained))
+    names = pa.array([f"{start}/{name}" for name in validation.images.to_pylist()], pa.string())
+    return replace(validation, images=names), (start, folder)
+
+
+def _identity(
+    config: Config,
+    labels: LabelTable,
+    validation: LabelTable | None,
+    earlier: Run | None,
+    elsewhere: tuple[str, Path] | None,
+) -> dict[str, Any]:
     """What makes two runs the same, as plain values."""
     return {
         **({} if earlier is None else {"after": str(earlier.folder.resolve())}),
+        **({} if elsewhere is None else {"validation images": [elsewhere[0], str(elsewhere[1])]}),
         "config": config.to_dict(),
         "labels": labels.content_hash(),
         "validation labels": validation.content_hash() if validation else None,

@@ -208,6 +208,12 @@ class Run:
         return Run(named) if named and (Path(named) / MARKER).is_file() else None
 
     @property
+    def elsewhere(self) -> tuple[str, Path] | None:
+        """How the names of validation images in a folder of their own begin, and that folder; None without."""
+        named = _json(self.folder / MARKER).get("validation images")
+        return None if named is None else (named[0], Path(named[1]))
+
+    @property
     def headline(self) -> dict[str, Any] | None:
         """What all labels would say of it, ``headline.json``, see :mod:`partlabel.metrics.headline`; None without."""
         path = self.folder / HEADLINE

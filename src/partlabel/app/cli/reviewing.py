@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
+from partlabel.app.cli.steps import after_review
 from partlabel.core.errors import UserError
 
 
@@ -59,9 +61,14 @@ def review(
         def say(addresses: dict[str, str]) -> None:
             first = next(iter(addresses.values()))
             lines = [f"  {name}: {address}" for name, address in addresses.items() if name]
-            text = "\n".join([f"Review page of {run}: {'' if lines else first}".rstrip(), *lines, "Stop with Ctrl+C"])
-            named = {"people": addresses} if lines else {}
-            report({"address": first, **named, "run": str(run)}, text)
+            step = f"open {first} in a browser"
+            result = {"address": first, **({"people": addresses} if lines else {}), "run": str(run), "next": step}
+            text = [f"Review page of {run}: {'' if lines else first}".rstrip(), *lines]
+            report(result, "\n".join([*text, "Next: open that address in a browser; stop with Ctrl+C"]))
 
         names = [] if people is None else [name.strip() for name in people.split(",")]
-        serve(run, labels, images, host=host, port=port, browser=browser, people=names, say=say)
+        try:
+            serve(run, labels, images, host=host, port=port, browser=browser, people=names, say=say)
+        finally:
+            if (step := after_review(run, images)) and not json:
+                print(f"Next: {step}", file=sys.stderr)
