@@ -210,7 +210,7 @@ class Run:
     @property
     def elsewhere(self) -> tuple[str, Path] | None:
         """How the names of validation images in a folder of their own begin, and that folder; None without."""
-        named = _json(self.folder / MARKER).get("validation images")
+        named = read_record(self.folder / MARKER).get("validation images")
         return None if named is None else (named[0], Path(named[1]))
 
     @property
