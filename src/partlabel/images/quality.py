@@ -65,9 +65,22 @@ def measure(path: Path, *, max_pixels: int = MAX_PIXELS) -> Quality:
     Raises:
         ImageError: it cannot be read.
     """
+    return look_at(path, max_pixels=max_pixels)[0]
+
+
+def look_at(path: Path, *, max_pixels: int = MAX_PIXELS) -> tuple[Quality, NDArray[np.uint8]]:
+    """Measure one image file, and give the pixels (H, W, 3) that it was measured on, some of them left out.
+
+    Raises:
+        ImageError: it cannot be read.
+    """
     pixels = decode(path, _SIDE // 2, max_pixels=max_pixels)
     with Image.open(path) as file:
         width, height = file.size
+    return _of_pixels(pixels, width, height), pixels
+
+
+def _of_pixels(pixels: NDArray[np.uint8], width: int, height: int) -> Quality:
     picture = Image.fromarray(pixels).convert("L")
     picture.thumbnail((_SIDE, _SIDE), Image.Resampling.BOX)
     return Quality(width, height, *_numbers(np.asarray(picture, np.float32)))

@@ -43,9 +43,26 @@ def test_chosen_by_hand(table, tmp_path):
     assert [(kind["kind"], kind["count"]) for kind in found["odd"]] == [("dark", 1)]
     assert found["odd"][0]["images"] == [{"image": "<b>4.png", "size": "96 x 72"}]
     assert (found["measured"], found["images"], found["missing"]) == (10, 12, 2)
+    assert found["copies"] == []
     assert gallery(table, tmp_path / "p") == found
     assert gallery(table, tmp_path / "p", seed=1)["classes"] != found["classes"]
     assert "<b>4.png" in names_of(found)
+
+
+def test_pairs_that_look_alike_come_with_labels_that_differ(tmp_path):
+    for i in range(4):
+        scene((256, 192), i).save(tmp_path / f"{i}.png")
+    scene((256, 192), 1).resize((400, 300)).save(tmp_path / "4.jpg")
+    scene((256, 192), 3).resize((200, 150)).save(tmp_path / "5.jpg")
+    values = np.array([[1, 1], [1, 1], [0, 1], [1, 1], [1, 0], [-1, 1]], np.int8)
+    names = [*(f"{i}.png" for i in range(4)), "4.jpg", "5.jpg"]
+    found = gallery(LabelTable.from_dense(names, ["cat", "dog"], values), tmp_path)
+    assert found["alike"] == 2
+    assert found["copies"] == [
+        {"images": ["3.png", "5.jpg"], "differ": ["cat"]},
+        {"images": ["1.png", "4.jpg"], "differ": []},
+    ]
+    assert {"5.jpg", "4.jpg"} <= set(names_of(found))
 
 
 def test_the_page_of_inspect(table, tmp_path, capsys):
