@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from timm.data import resolve_model_data_config
 from torch import Tensor, nn
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import make_folder, replacing
+from partlabel.core.files import make_folder
 from partlabel.method.graph import LabelGraph
 from partlabel.method.pooling import WeldonPool2d
 from partlabel.metrics.calibration import Calibration, sigmoid
@@ -393,11 +392,3 @@ class Model(nn.Module):
         mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
         self.register_buffer("pixel_scale", (1 / (255 * std)).view(3, 1, 1), persistent=False)
         self.register_buffer("pixel_shift", (-mean / std).view(3, 1, 1), persistent=False)
-
-
-def copy_model(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Copy a model folder, each file whole or not at all."""
-    make_folder(target)
-    for name in (WEIGHTS_FILE, DESCRIPTION_FILE):
-        with replacing(Path(target) / name) as temporary:
-            shutil.copyfile(Path(source) / name, temporary)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,8 +13,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing
+from partlabel.core.files import make_folder, replacing
 from partlabel.core.records import CHECKSUM, WRONG, checksum_of_arrays
+from partlabel.models.description import DESCRIPTION_FILE, WEIGHTS_FILE
 
 
 def write_state(path: Path, state: Mapping[str, Tensor]) -> None:
@@ -48,3 +51,11 @@ def _checksum(state: Mapping[str, Tensor]) -> str:
     """Of the bytes of each tensor, whatever its type, and of names, types and shapes."""
     plain = {key: value.reshape(-1).view(torch.uint8).numpy() for key, value in state.items() if value.numel()}
     return checksum_of_arrays(plain, {key: [str(value.dtype), list(value.shape)] for key, value in state.items()})
+
+
+def copy_model(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Copy a model folder, each file whole or not at all."""
+    make_folder(target)
+    for name in (WEIGHTS_FILE, DESCRIPTION_FILE):
+        with replacing(Path(target) / name) as temporary:
+            shutil.copyfile(Path(source) / name, temporary)

@@ -36,7 +36,7 @@ class ParquetTable(Table):
         self.path = path
         try:
             self.header = pq.read_schema(path).names
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise UserError(f"{path}: is damaged, cut off, or no Parquet file") from error
 
     def describe(self) -> str:
@@ -57,9 +57,11 @@ class ParquetTable(Table):
                 for batch in file.iter_batches(batch_rows(len(columns)), columns=names):
                     own = [batch.column(self.header[i] if unique else i) for i in columns]
                     texts = [self._texts(column, i) for column, i in zip(own, columns, strict=True)]
+                    for text in texts:
+                        text.validate(full=True)  # pyarrow does not look whether text is UTF-8
                     yield Batch(done, texts)
                     done += len(batch)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise UserError(f"{self.path}: is damaged, cut off, or no Parquet file") from error
 
     def _texts(self, column: pa.Array, number: int) -> pa.StringArray:
