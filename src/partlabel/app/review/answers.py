@@ -95,7 +95,7 @@ def _reason(error: Exception) -> str:
 
 def _checksum(said: Sequence[Any]) -> int:
     """CRC-32 of what a row says."""
-    return zlib.crc32(json.dumps(list(said)).encode())
+    return zlib.crc32(json.dumps(list(said), default=repr).encode())  # of damaged rows, text may come as bytes
 
 
 @dataclass(frozen=True)
