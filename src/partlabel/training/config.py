@@ -147,7 +147,7 @@ class SelfTrainingConfig:
     #: share of the expected present pairs that become present, those with the highest scores
     present: float = 0.5
     #: share of the other unknown pairs that become absent; 0 and 0 leave the round out
-    absent: float = 1.0
+    absent: float = 0.8
     #: of the new present labels; a known label counts 1
     weight: float = 0.25
 
