@@ -55,8 +55,8 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     "gpu": Preset(
-        "trains a whole ConvNeXt-Tiny at 288 px in bf16 from a solved head, with mixed images, rates by stage, a mean of "
-        "the weights and early stopping; for one GPU",
+        "trains a whole ConvNeXt-Tiny at 288 px in bf16, with mixed images, rates by stage, a mean of the weights and "
+        "early stopping; for one GPU",
         {
             "model": {"backbone": "convnext_tiny.in12k_ft_in1k", "pooling": "average", "square_root": True},
             "images": {"size": 288},
