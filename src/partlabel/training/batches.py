@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ from filelock import FileLock
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.core.compute import BATCH, inference_batch
+from partlabel.core.compute import BATCH, inference_batch, is_first_process
 from partlabel.core.errors import UserError
-from partlabel.core.files import write_text
+from partlabel.core.files import cache_folder, write_text
+from partlabel.core.progress import Reporter
 from partlabel.images import ImageDataset, content_hash, make_loader
+from partlabel.models.compiled import Features, fast_features, is_averaged, plain_features
 from partlabel.models.model import Model
 
 Progress = Callable[[int, int], None]
@@ -34,15 +37,6 @@ PIXEL_CACHE_LIMIT = 8 * 2**30
 _POOLED = 256
 #: after so many images it is noted how far the work has come
 _NOTED = 1024
-
-
-def cache_folder() -> Path:
-    """Where stored features lie: ``$PARTLABEL_CACHE``, else ``partlabel`` in the user's cache folder."""
-    if "PARTLABEL_CACHE" in os.environ:
-        return Path(os.environ["PARTLABEL_CACHE"])
-    if "XDG_CACHE_HOME" in os.environ:
-        return Path(os.environ["XDG_CACHE_HOME"]) / "partlabel"
-    return Path("~/.cache/partlabel").expanduser()
 
 
 class Source:
@@ -60,9 +54,9 @@ class Source:
 
 
 class Stored(Source):
-    """Batches from a memory-mapped array: pixels (N, 3, H, W) uint8, or features (N, T, D, h, w) float16.
+    """Batches from a memory-mapped array: pixels (N, 3, H, W) uint8, or features (N, T, D, h, w).
 
-    T is 2 where the features of the mirrored image are stored too, else 1.
+    Features that are averages are float32, maps float16. T is 2 with those of the mirrored image, else 1.
     """
 
     def __init__(self, array: NDArray[Any], stage: int) -> None:
@@ -168,8 +162,7 @@ def open_source(
 def _key(model: Model, stage: int, paths: Sequence[Path], flip: bool) -> str:
     digest = hashlib.blake2b(digest_size=16)
     preprocessing = model.describe()["preprocessing"]
-    averaged = stage == model.backbone.num_stages and model.head.pool is None
-    digest.update(json.dumps(["v1", preprocessing, stage, flip and stage > 0, averaged]).encode())
+    digest.update(json.dumps(["v1", preprocessing, stage, flip and stage > 0, is_averaged(model, stage)]).encode())
     if stage:
         digest.update(model.config.backbone.encode())
         for module in model.backbone.stage_modules(stage):
@@ -192,24 +185,30 @@ def _fill(
     progress: Progress | None,
 ) -> None:
     """Compute the array; a killed run goes on where it stopped, and the name appears only when all is there."""
-    partial, done_file = target.with_suffix(".partial"), target.with_suffix(".done")
-    kind = np.float16 if stage else np.uint8
+    unfinished, done_file = target.with_suffix(".partial"), target.with_suffix(".done")
+    kind = _kind(model, stage)
+    run: Features | None = None
     was_training = model.training
     model.eval()
     shape = (len(images), *_row_shape(model, stage, flip))
-    done = int(done_file.read_text()) if done_file.is_file() and partial.is_file() else 0
+    done = int(done_file.read_text()) if done_file.is_file() and unfinished.is_file() else 0
     needed = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
     if not done and needed > shutil.disk_usage(target.parent).free:
         raise OSError(errno.ENOSPC, f"{needed / 2**30:.1f} GiB are needed")
     if not done:
         done_file.unlink(missing_ok=True)
-    array = np.lib.format.open_memmap(partial, "r+" if done else "w+", None if done else kind, None if done else shape)
+    array = np.lib.format.open_memmap(
+        unfinished, "r+" if done else "w+", None if done else kind, None if done else shape
+    )
     size = inference_batch(torch.device(device).type) if stage else BATCH
     rows = [np.arange(a, min(a + size, len(images))) for a in range(done, len(images), size)]
     with torch.inference_mode():
         loader = make_loader(images, [batch.tolist() for batch in rows], workers)
         for batch, (pixels, _) in zip(rows, loader, strict=True):
-            array[batch] = _row_values(model, stage, pixels.to(device), flip) if stage else pixels.numpy()
+            if stage and run is None:
+                say = Reporter(quiet=not is_first_process()).line
+                run = fast_features(model, stage, pixels, len(images) - done, cache_folder() / "engines", say)
+            array[batch] = _row_values(model, stage, pixels.to(device), flip, run) if stage else pixels.numpy()
             if progress:
                 progress(int(batch[-1]) + 1, len(images))
             if (batch[-1] + 1) % _NOTED == 0:
@@ -218,7 +217,14 @@ def _fill(
     model.train(was_training)
     array.flush()
     done_file.unlink(missing_ok=True)
-    os.replace(partial, target)
+    os.replace(unfinished, target)
+
+
+def _kind(model: Model, stage: int) -> type[np.generic]:
+    """What rows are made of: averages are small and stay exact, maps are rounded."""
+    if not stage:
+        return np.uint8
+    return np.float32 if is_averaged(model, stage) else np.float16
 
 
 def _row_shape(model: Model, stage: int, flip: bool) -> tuple[int, ...]:
@@ -231,9 +237,13 @@ def _row_shape(model: Model, stage: int, flip: bool) -> tuple[int, ...]:
     return (2 if flip else 1, *out.shape[1:])
 
 
-def _row_values(model: Model, stage: int, pixels: Tensor, flip: bool) -> NDArray[np.float16]:
-    views = [model.features(p, stage) for p in ((pixels, pixels.flip(3)) if flip else (pixels,))]
-    values = torch.stack(views, dim=1)
+def _row_values(
+    model: Model, stage: int, pixels: Tensor, flip: bool, run: Features | None
+) -> NDArray[np.floating[Any]]:
+    run = run or partial(plain_features, model, stage)
+    values = torch.stack([run(p) for p in ((pixels, pixels.flip(3)) if flip else (pixels,))], dim=1)
+    if is_averaged(model, stage):
+        return values.float().cpu().numpy()
     if values.abs().max() > torch.finfo(torch.float16).max:
         raise UserError(
             "the frozen part gives values above 65504, which half precision cannot hold; freeze fewer stages"
