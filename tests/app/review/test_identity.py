@@ -112,7 +112,7 @@ def test_exchanged_images_are_scored_anew_and_old_answers_about_them_do_not_coun
 
     class Model:
         @staticmethod
-        def load(run, which="best"):
+        def load(run, which="best", **options):
             return None
 
     def score(model, paths, *args, **options):

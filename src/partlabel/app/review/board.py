@@ -22,6 +22,8 @@ from partlabel.metrics.calibration import Calibration
 #: a probability of 1 as a level; levels are whole numbers, which sort and compare exactly
 TOP = 65_535
 _ROWS = 8_192
+#: pairs that are sorted at once
+_SORTED = 2**22
 
 Keys = NDArray[np.integer[Any]]
 
@@ -133,13 +135,25 @@ def open_board(
 
 
 def _sort(levels: NDArray[np.uint16], order: Path, start: Path) -> None:
-    """Write the order of all pairs and where each level starts in it."""
-    below = TOP - levels
-    kind = np.uint32 if len(levels) < 2**32 else np.uint64
-    with _array(order, (len(levels),), kind) as array:
-        array[:] = np.argsort(below, kind="stable")  # of numbers of 16 bits: a radix sort
-    counts = np.bincount(below, minlength=TOP + 1)
-    save(start, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    """Write the order of all pairs and where each level starts in it; some pairs at a time are in memory."""
+    count = len(levels)
+    parts = [slice(low, min(low + _SORTED, count)) for low in range(0, count, _SORTED)]
+    counts = np.zeros(TOP + 1, np.int64)
+    for part in parts:
+        counts += np.bincount(TOP - levels[part], minlength=TOP + 1)
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    kind = np.uint32 if count < 2**32 else np.uint64
+    following = starts[:-1].copy()  # where the next pair of each level goes
+    with _array(order, (count,), kind) as array:
+        for part in parts:
+            below = TOP - levels[part]
+            ranked = np.argsort(below, kind="stable")  # of numbers of 16 bits: a radix sort
+            own = np.bincount(below, minlength=TOP + 1)
+            before = np.cumsum(own) - own
+            place = following[below[ranked]] + np.arange(len(ranked)) - before[below[ranked]]
+            array[place] = ranked + part.start
+            following += own
+    save(start, starts)
 
 
 def read_array(path: Path, shape: tuple[int, ...] | None, kind: DTypeLike) -> NDArray[Any] | None:
