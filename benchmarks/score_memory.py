@@ -1,9 +1,9 @@
 """Peak memory of what stands behind the scores, at 1,000, 5,000 and 20,000 images of 9,605 classes.
 
-Run ``python -m benchmarks.score_memory``. Images are noise (for ``shards`` and ``predict``, up to 5,000 of them; for the
-other tasks the scores of as many images as wanted are drawn and lie in shards), the model has random weights, and
-twenty labels of each image are known. Each task runs in a process of its own; what it holds before the task begins (libraries, model, label
-table) is given beside its peak. Results are in ``benchmarks/results/score_memory.json``.
+Run ``python -m benchmarks.score_memory``. Images are noise (for ``shards`` and ``predict``, up to 5,000 of them; for
+the other tasks scores are drawn and lie in shards), the model has random weights, and twenty labels of each image are known.
+Each task runs in a process of its own; what it holds before the task begins (libraries, model, label table) is given
+beside its peak. Results are in ``benchmarks/results/score_memory.json``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -46,7 +45,8 @@ TASKS = ("shards", "predict", "evaluate", "next", "complete")
 
 def peak() -> float:
     """Largest resident memory of this process so far, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
 
 
 def make(folder: Path) -> None:
