@@ -2,8 +2,8 @@
 
 Run ``python -m benchmarks.score_memory``. Images are noise (for ``shards`` and ``predict``, up to 5,000 of them; for
 the other tasks scores are drawn and lie in shards), the model has random weights, and twenty labels of each image are
-known. Each task runs in a process of its own; what it holds before the task begins (libraries, model, label table) is given
-beside its peak. Results are in ``benchmarks/results/score_memory.json``.
+known. Each task runs in a process of its own; what it holds before the task begins (libraries, model, label table) is
+given beside its peak. Results are in ``benchmarks/results/score_memory.json``.
 """
 
 from __future__ import annotations
