@@ -24,7 +24,7 @@ from torch import Tensor
 
 from partlabel.core.compute import BATCH, inference_batch, is_first_process
 from partlabel.core.errors import UserError
-from partlabel.core.files import write_text
+from partlabel.core.files import cache_folder, write_text
 from partlabel.core.progress import Reporter
 from partlabel.images import ImageDataset, content_hash, make_loader
 from partlabel.models.compiled import Features, fast_features, is_averaged, plain_features
@@ -37,15 +37,6 @@ PIXEL_CACHE_LIMIT = 8 * 2**30
 _POOLED = 256
 #: after so many images it is noted how far the work has come
 _NOTED = 1024
-
-
-def cache_folder() -> Path:
-    """Where stored features lie: ``$PARTLABEL_CACHE``, else ``partlabel`` in the user's cache folder."""
-    if "PARTLABEL_CACHE" in os.environ:
-        return Path(os.environ["PARTLABEL_CACHE"])
-    if "XDG_CACHE_HOME" in os.environ:
-        return Path(os.environ["XDG_CACHE_HOME"]) / "partlabel"
-    return Path("~/.cache/partlabel").expanduser()
 
 
 class Source:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import warnings
 import zipfile
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -111,7 +112,8 @@ def _checked(
             continue
         digest.update(os.fsencode(path.resolve()) + f"\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
     passed = cache_folder() / "checked" / f"{digest.hexdigest()}.npz"
-    with suppress(OSError, ValueError, KeyError, zipfile.BadZipFile), np.load(passed) as stored:
+    # not there, or damaged (zip files have checksums): the check is made again
+    with suppress(OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error), np.load(passed) as stored:
         return np.ones(len(paths), bool), [], stored["animated"].tolist(), stored["prints"]
     with reporter.bar("checking images") as bar:
         result = check(paths, max_pixels=config.max_pixels, workers=workers or None, progress=bar, with_prints=True)
