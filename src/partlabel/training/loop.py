@@ -82,14 +82,14 @@ def train(
         loss = build_loss(config.loss, labels.num_classes)
         job = Job(config, engine, Path(out), loss, Reporter(quiet=not engine.first))
         engine.from_first(lambda: held.enter_context(holding(out, "partlabel train", make=True)))
-        agree(engine, labels, Path(images), validation, truth, config)
+        crew = agree(engine, labels, Path(images), validation, truth, config)
 
         identity = _identity(config, labels, validation, earlier)
         started = engine.from_first(lambda: is_started(job.out, identity, resume))
         if resume and not started:
             job.report.line(f"{out} holds no run yet: a new one begins")
         with engine.together():
-            data = prepare_data(config, labels, Path(images), validation, truth, job.report, earlier)
+            data = prepare_data(config, labels, Path(images), validation, truth, job.report, earlier, crew)
         agree_on_data(engine, data)
         identity["labels of usable images"] = data.table.content_hash()
         engine.from_first(lambda: is_started(job.out, identity, resume))

@@ -106,7 +106,7 @@ def open_batches(job: Job, data: Data, model: Model, *, new: bool) -> Batches:
     stage = frozen_stages(config.freeze, model)
     what = "decoding images" if stage == 0 else "computing image features"
 
-    def source(paths: list[Path], flip: bool, what: str) -> Source:
+    def source(paths: list[Path], names: NDArray[np.bytes_] | None, flip: bool, what: str) -> Source:
         with job.report.bar(what) as bar:
             return open_source(
                 model,
@@ -117,12 +117,14 @@ def open_batches(job: Job, data: Data, model: Model, *, new: bool) -> Batches:
                 max_pixels=config.images.max_pixels,
                 device=device,
                 progress=bar,
+                names=names,
+                precision=config.precision,
+                crew=job.engine.crew(),
             )
 
-    with job.engine.first_alone():  # the first process fills the cache, the others find it
-        train = source(data.paths, config.images.flip, what)
-        own = data.validation_paths
-        validation = train if own is None else source(own, False, f"{what} (validation)")
+    train = source(data.paths, data.contents, config.images.flip, what)
+    own = data.validation_paths
+    validation = train if own is None else source(own, data.validation_contents, False, f"{what} (validation)")
     untouched = new and model.started_from is None and config.optim.name != "closed-form"
     if untouched and stage == model.backbone.num_stages and isinstance(train, Stored):
         model.head.standardise(*statistics(train, data.labels(config).train_rows, model, device))
