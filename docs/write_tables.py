@@ -1,4 +1,4 @@
-"""Write the tables of losses and strategies into docs/guide.md; run as `python docs/write_tables.py`."""
+"""Write the tables of presets, losses and strategies into docs/guide.md; run as `python docs/write_tables.py`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from partlabel.method.losses import LOSSES
 from partlabel.method.strategies import STRATEGIES
+from partlabel.training.presets import descriptions
 
 TARGET = Path(__file__).with_name("guide.md")
 
@@ -18,7 +19,9 @@ def tables() -> dict[str, list[str]]:
         f"| `{name}` | {strategy.when} | {'-' if strategy.theta is None else f'{strategy.theta:g}'} |"
         for name, strategy in STRATEGIES.items()
     ]
+    presets = [f"| `{name}` | {what} |" for name, what in descriptions().items()]
     return {
+        "presets": ["| `--preset` | what it does |", "|---|---|", *presets],
         "losses": ["| `--loss` | an unknown label is | from |", "|---|---|---|", *losses],
         "strategies": ["| `--strategy` | fills in an unknown label when | theta |", "|---|---|---|", *strategies],
     }

@@ -152,7 +152,7 @@ def regret(x: Features, labels: NDArray[np.int8], x_test: Features, truth: NDArr
     """MAP on held-out images with the chosen strength, and with the best of all multiples of it."""
     images = FeatureSpace(x, labels)
     everything = np.arange(len(labels))
-    kappa = discriminant._evidence(images, discriminant._first(images, labels, everything)) / 2
+    kappa = discriminant._strength(images, discriminant._first(images, labels, everything), labels)
     parts = discriminant.assign_folds(labels, 5, 0)
     raw = discriminant._raw_out_of_fold(images, labels, parts, Round(), [kappa] * 5)
     chosen = kappa * discriminant._FACTORS[discriminant._chosen(raw, labels)]

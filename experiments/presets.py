@@ -83,6 +83,8 @@ class Preset:
             "optim__learning_rate": optim.learning_rate * job.rate,
             "optim__weight_decay": optim.weight_decay * job.decay,
         }
+        if optim.head_learning_rate is not None:
+            changes["optim__head_learning_rate"] = optim.head_learning_rate * job.rate
         if job.graph:
             changes |= {"model__graph": True, "model__graph_steps": job.graph}
         if job.backbone:
@@ -131,14 +133,19 @@ PAPER_PRESET = Preset(
     data="coco",
     bases={
         "sweep": _paper,
-        "adamw": replace(_paper, config=_paper.config.replace(optim__name="adamw", optim__learning_rate=1e-4)),
+        "adamw": replace(
+            _paper,
+            config=_paper.config.replace(
+                optim__name="adamw", optim__learning_rate=1e-4, optim__head_learning_rate=1e-3
+            ),
+        ),
         "continued": _paper,
         "head": replace(_paper, config=_paper.config.replace(freeze="all")),
         "tuned": _paper,
         "single-rate": _paper,
     },
     held_out=0.06,
-    backbones=("resnet50", "resnet101", "resnext101_32x8d"),
+    backbones=("resnet50.tv_in1k", "resnet101.tv_in1k", "resnext101_32x8d.tv_in1k"),
 )
 
 _tiny = FROZEN.replace(

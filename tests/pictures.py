@@ -34,6 +34,8 @@ def tiny_config(**changes) -> Config:
         images__size=32,
         optim__epochs=2,
         optim__batch_size=4,
+        optim__learning_rate=0.01,
+        optim__head_learning_rate=None,
         validation=0.0,
         workers=0,
     )

@@ -44,8 +44,9 @@ def test_every_job_has_a_name_and_a_configuration_of_its_own(preset: Preset, tmp
 
 def test_the_papers_preset_is_the_papers_setting() -> None:
     config = PAPER_PRESET.config(Job(labels=Labels(), seed=3, base="tuned", loss="partial-bce", graph=3, relabel=True))
-    assert (config.model.backbone, config.model.pooling, config.images.size) == ("resnet101", "weldon", 448)
-    assert (config.optim.learning_rate, config.optim.weight_decay, config.optim.batch_size) == (0.01, 1e-4, 16)
+    assert (config.model.backbone, config.model.pooling, config.images.size) == ("resnet101.tv_in1k", "weldon", 448)
+    assert (config.optim.learning_rate, config.optim.head_learning_rate) == (0.001, 0.01)
+    assert (config.optim.weight_decay, config.optim.batch_size) == (1e-4, 16)
     assert (config.optim.epochs, config.optim.step_after, config.optim.momentum) == (20, (10,), 0.9)
     assert (config.relabel.before, config.relabel.threshold, config.relabel.samples) == ((10, 15), 0.3, 50)
     assert (config.loss.gamma, config.loss.value, config.model.graph_steps) == (1.0, 5.0, 3)

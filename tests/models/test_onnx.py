@@ -2,6 +2,9 @@
 
 import importlib.util
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -88,6 +91,24 @@ def test_predict_gives_what_the_run_gives(folder, capsys):
         assert np.allclose(found[column], expected[column], atol=1e-4)
     near = np.abs(np.array(expected["score"]) - (0.1, -0.1, 0)) < 1e-4
     assert np.all((np.array(found["present"]) == np.array(expected["present"])) | near)
+
+
+def test_the_example_without_partlabel_decides_alike(folder, altered):
+    """The script of the documentation, in a process that cannot import partlabel or torch."""
+    script = Path(__file__).parents[2] / "examples" / "onnx_without_partlabel.py"
+    images = sorted((folder / "pictures").iterdir())
+    hidden = "import sys; sys.modules['partlabel'] = sys.modules['torch'] = None; import runpy; del sys.argv[0]; "
+    scores = OnnxModel.load(folder / "m.onnx")(np.stack([load(path, SIZE).numpy() for path in images]))
+    middle = [float(np.sort(column)[4:6].mean()) for column in scores.T]
+    path = altered(lambda proto: set_metadata(proto, lambda known: known.update(thresholds=middle)))
+    command = [sys.executable, "-c", hidden + "runpy.run_path(sys.argv[0])", script, path, *images]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    file, expected = OnnxModel.load(path), []
+    for path, row in zip(images, scores, strict=True):
+        present = [name for name, s, t in zip(file.classes, row, file.thresholds, strict=True) if s >= t]
+        expected.append(f"{path}: {', '.join(present) or 'nothing'}")
+    assert done.stdout.splitlines() == expected
+    assert len({line.partition(": ")[2] for line in expected}) > 1
 
 
 def test_evaluate_takes_it_too(folder, capsys):

@@ -146,3 +146,47 @@ def ll_ct(x: np.ndarray, y: np.ndarray, w: np.ndarray | None = None, epoch: int 
         return -np.log(p) if y[i, c] == 1 or (i, c) in turned else -np.log(1 - p)
 
     return mean(x, y, w, pair)
+
+
+def em(x: np.ndarray, y: np.ndarray, w: np.ndarray | None = None, alpha: float = 0.1) -> complex:
+    def pair(i: int, c: int) -> complex:
+        p = sigmoid(x[i, c])
+        if y[i, c] == 0:
+            return alpha * (math.log(2) + p * np.log(p) + (1 - p) * np.log(1 - p))
+        return -np.log(p) if y[i, c] == 1 else -np.log(1 - p)
+
+    return mean(x, y, w, pair)
+
+
+def csl(
+    x: np.ndarray,
+    y: np.ndarray,
+    w: np.ndarray | None = None,
+    gamma_pos: float = 0.0,
+    gamma_neg: float = 1.0,
+    gamma_unknown: float = 2.0,
+    likely: float = 5.0,
+    prior: np.ndarray | None = None,
+    eta: float = 0.05,
+) -> complex:
+    """P-ASL is this with ``likely = 0``."""
+    N, C = y.shape
+    unknown = [(i, c) for i in range(N) for c in range(C) if y[i, c] == 0]
+    unknown.sort(key=lambda pair: -np.real(x[pair]))
+    out = set(unknown[: round(likely * N)])
+    if prior is not None:
+        out |= {(i, c) for i, c in unknown if prior[c] > eta}
+
+    def pair(i: int, c: int) -> complex:
+        p = sigmoid(x[i, c])
+        if (i, c) in out:
+            return 0.0
+        if y[i, c] == 1:
+            return -((1 - p) ** gamma_pos) * np.log(p)
+        return -(p ** (gamma_unknown if y[i, c] == 0 else gamma_neg)) * np.log(1 - p)
+
+    return mean(x, y, w, pair)
+
+
+def p_asl(x: np.ndarray, y: np.ndarray, w: np.ndarray | None = None, **gammas: float) -> complex:
+    return csl(x, y, w, **gammas, likely=0.0)

@@ -9,6 +9,7 @@ from partlabel.app.cli import main
 from partlabel.core.errors import UserError
 from partlabel.labels.holdout import hold_out
 from partlabel.metrics import risk_control
+from partlabel.models.scores import Scores
 from partlabel.tasks.complete import complete_run
 from partlabel.tasks.completion import complete
 from partlabel.training.loop import train
@@ -84,6 +85,7 @@ def test_labels_that_the_model_learned_are_found_out_and_would_break_the_promise
         assert report["present"]["filled"] == 0
         with monkeypatch.context() as blind:
             blind.setattr(risk_control, "compare", lambda *arguments: (0.0, 1.0, True))
+            blind.setattr(risk_control, "compare_counts", lambda *arguments: (0.0, 1.0, True))
             new = complete(table, weak, held, learned, precision=0.95)[0].dense()
         filled = (table.dense() == 0) & (new == 1)
         missed += filled.any() and (true[filled] == 1).mean() < 0.95
@@ -182,8 +184,8 @@ def test_a_run_is_completed_by_command_in_every_format(trained, tmp_path, capsys
     truth = make_pictures(tmp_path / "again", 60).dense()
     monkeypatch.setattr(
         sys.modules["partlabel.tasks.complete"],
-        "score",
-        lambda model, paths: 3 * truth[[int(p.stem) for p in paths]].astype(np.float32),
+        "scored",
+        lambda model, paths: Scores.of(3 * truth[[int(p.stem) for p in paths]].astype(np.float32)),
     )
     words = ["complete", str(tmp_path / "run"), "--images", str(tmp_path / "pictures"), "--precision", "0.6"]
     assert main([*words, "-o", str(tmp_path / "full.parquet"), "--json"]) == 0

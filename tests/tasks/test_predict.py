@@ -77,8 +77,8 @@ def test_parquet_by_hand(model, tmp_path):
 
 
 def test_other_endings_are_refused(model, tmp_path):
-    with pytest.raises(UserError, match=r"\.csv or \.parquet"):
-        predictions(model, ["a"], SCORES[:1]).write(tmp_path / "p.xlsx")
+    with pytest.raises(UserError, match=r"\.xlsx or \.parquet"):
+        predictions(model, ["a"], SCORES[:1]).write(tmp_path / "p.json")
     assert not list(tmp_path.iterdir())
 
 

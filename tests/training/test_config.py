@@ -2,15 +2,17 @@ import pytest
 
 from partlabel.core.errors import UserError
 from partlabel.training.config import Config
+from partlabel.training.presets import PRESETS
 
 
 def test_paper_preset_is_the_papers_setting():
     paper = Config.preset("paper")
-    assert (paper.model.backbone, paper.images.size, paper.images.flip) == ("resnet101", 448, True)
+    assert (paper.model.backbone, paper.images.size, paper.images.flip) == ("resnet101.tv_in1k", 448, True)
     model = paper.model
     assert (model.pooling, model.k_max, model.k_min, model.graph_steps) == ("weldon", 0.1, 0.1, 3)
     optim = paper.optim
-    assert (optim.name, optim.momentum, optim.learning_rate, optim.weight_decay) == ("sgd", 0.9, 0.01, 1e-4)
+    assert (optim.name, optim.momentum, optim.weight_decay) == ("sgd", 0.9, 1e-4)
+    assert (optim.head_learning_rate, optim.learning_rate) == (0.01, 0.001)
     assert (optim.epochs, optim.batch_size, optim.schedule, optim.step_after, optim.step_factor) == (
         20,
         16,
@@ -22,7 +24,15 @@ def test_paper_preset_is_the_papers_setting():
     assert paper.freeze == "none"
 
 
-@pytest.mark.parametrize("preset", ["paper", "small"])
+def test_the_papers_full_model_adds_graph_and_relabelling_to_it():
+    full, paper = Config.preset("paper-full"), Config.preset("paper")
+    assert full.model.graph
+    relabel = full.relabel
+    assert (relabel.before, relabel.strategy, relabel.threshold, relabel.samples) == ((10, 15), "uncertainty", 0.3, 50)
+    assert full.replace(model__graph=False, model__dropout=0, relabel=paper.to_dict()["relabel"]) == paper
+
+
+@pytest.mark.parametrize("preset", PRESETS)
 def test_toml_round_trip(tmp_path, preset):
     config = Config.preset(preset).replace(optim__clip_norm=1.5, model__graph_hidden=8, seed=3)
     config.write(tmp_path / "run.toml")
@@ -41,6 +51,12 @@ def test_all_values_out_of_range_are_listed():
     text = str(caught.value)
     for name in ("optim.epochs = 0", "model.dropout = 1.0", "freeze = 'half'", "loss.gamma = 0.0"):
         assert name in text
+
+
+def test_settings_that_a_file_leaves_out_are_written_with_the_others(tmp_path):
+    (tmp_path / "some.toml").write_text("[optim]\nepochs = 3\n")
+    Config.read(tmp_path / "some.toml").write(tmp_path / "all.toml")
+    assert {"seed = 0", "batch_size = 16", "epochs = 3"} <= set((tmp_path / "all.toml").read_text().splitlines())
 
 
 def test_unknown_settings_are_listed(tmp_path):
@@ -73,5 +89,5 @@ def test_bad_files_are_explained(tmp_path, text, message):
 def test_missing_file_and_preset(tmp_path):
     with pytest.raises(UserError, match=r"none\.toml: cannot be read"):
         Config.read(tmp_path / "none.toml")
-    with pytest.raises(UserError, match="paper, small"):
+    with pytest.raises(UserError, match="small, gpu, paper, paper-full"):
         Config.preset("large")

@@ -92,6 +92,19 @@ def test_evidence_is_that_of_the_loop():
     assert found == best
 
 
+@pytest.mark.parametrize("present", [0, 4, 3000])
+def test_the_evidence_of_few_labels_is_drawn_to_a_usual_value(present):
+    """A fifth of the channels counts as 1,000 present labels: their geometric mean, on the scale of logarithms."""
+    x = np.random.default_rng(0).normal(size=(3200, 10))
+    labels = np.full((3200, 1), -1, np.int8)
+    labels[:present] = 1
+    own = FeatureSpace(x, labels)
+    means = discriminant._first(own, labels, np.arange(3200))
+    evidence, found = discriminant._evidence(own, means) / 2, discriminant._strength(own, means, labels)
+    weight = present / (present + 1000)
+    assert found == pytest.approx(evidence**weight * 2.0 ** (1 - weight), rel=1e-5)
+
+
 def test_expected_share_by_hand():
     # 3 of 10 known labels are present; (3 + 2 * 0.3) / 12 = 0.3 of 20 images are 6, of which 3 are known
     labels = np.zeros((20, 1), np.int8)

@@ -123,7 +123,7 @@ def relabel(
     settings = Path(run) / SETTINGS
     config = (Config.read(settings) if settings.is_file() else Config()).replace(**changes)
     models = [_model(own) for own in (run, *also)]
-    with Reporter().bar("relabelling") as bar:
+    with Reporter().bar("scoring images for relabelling") as bar:
         made, done = fill(
             models,
             labels,
@@ -288,6 +288,7 @@ def _export_int8(
     check(fitted).raise_if_bad()
     if labels is not None:
         labelled = Labelled.of(model, labels, images, without=fitted)
+        check(labelled.paths).raise_if_bad()
         return export_int8(model, path, fitted, labelled, MAX_LOSS if max_loss is None else max_loss)
     others = _spread([own for own in paths if own not in set(fitted)], _COMPARED)
     check(others).raise_if_bad()

@@ -17,6 +17,7 @@ from partlabel.labels.table import LabelTable
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from partlabel.models.scores import Scores
     from partlabel.tasks.next_labels import Questions
 
 
@@ -90,13 +91,13 @@ class NextLabels:
     Attributes:
         questions: the pairs, and why each is asked, as numbers into ``table``.
         table: the table with the classes of the model, in its order.
-        scores: float32 (N, C) of its images.
+        scores: (N, C) of its images, float32; ``numpy.asarray`` makes one array of them.
         summary: what the questions are, as plain values.
     """
 
     questions: Questions
     table: LabelTable
-    scores: NDArray[np.float32]
+    scores: Scores
     summary: dict[str, Any]
 
     def __len__(self) -> int:
@@ -118,7 +119,7 @@ class NextLabels:
                 "image": names[asked.image[own]],
                 "class": np.asarray(self.table.classes, object)[asked.cls[own]],
                 "why": np.asarray(WHY, object)[asked.why[own]],
-                "score": self.scores[asked.image[own], asked.cls[own]],
+                "score": self.scores.pairs(asked.image[own], asked.cls[own]),
             }
         )
 

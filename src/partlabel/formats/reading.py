@@ -89,6 +89,7 @@ def find_encoding(path: str, declared: str | None = None) -> str:
             name = codecs.lookup(declared).name
         except LookupError as error:
             raise UserError(f"the encoding {declared!r} is not known") from error
+        # the codec of the mark leaves the mark out of the text, which plain utf-8 or utf-16-le would not
         fits = marked is not None and (marked.startswith(name) or name.startswith(marked))
         return marked if marked and fits else name
     if marked is None and b"\0" in start:

@@ -80,6 +80,7 @@ class LabelArrays:
         if self.indices.min() < 0 or self.indices.max() >= len(self.classes) or (np.abs(self.values) != 1).any():
             check_pairs(self.images, self.classes, self.pair_images(), self.indices, self.values)
         rising = self.indices[1:] > self.indices[:-1]
+        # from one image to the next, numbers may fall
         inner = self.indptr[1:-1]
         rising[inner[(inner > 0) & (inner < size)] - 1] = True
         if not rising.all():

@@ -56,11 +56,13 @@ class _Stratification:
     ) -> None:
         """Take K (unit, label) entries: a label is a class with a sign; an entry for each image of the unit."""
         self.size, self.labels = size, labels
+        # the entries twice: by unit, and by label; first* says where those of a unit or label begin
         self.label_of = label[np.argsort(unit, kind="stable")]
         self.first = pointers(np.bincount(unit, minlength=len(size)))
         self.remaining = np.bincount(label, minlength=labels)
         self.unit_of = unit[np.argsort(label.astype(np.uint16 if labels < 65536 else np.int64), kind="stable")]
         self.first_of = pointers(self.remaining)
+        # what each part should hold of each label, what it holds, how many images it still takes, the part of each unit
         self.want = share[:, None] * self.remaining
         self.held = np.zeros((len(share), labels), np.int64)
         self.room = _whole_sizes(share, int(size.sum()))

@@ -27,7 +27,7 @@ class LossEntry:
         by_epoch: the function also takes the number of the epoch, from 1, as ``epoch``.
         takes: names of the settings of ``LossConfig`` that are passed on to it.
         fixed: arguments that it always gets.
-        leaves_out_unknown: unknown labels teach nothing; else they are learned from as absent ones.
+        leaves_out_unknown: unknown labels teach nothing.
     """
 
     function: str
@@ -99,5 +99,20 @@ LOSSES: dict[str, LossEntry] = {
         "absent; in epoch t the (t - 1) 0.1 % of all labels of a batch with the largest loss are present",
         "Kim et al. 2022, large loss, temporary correction",
         by_epoch=True,
+    ),
+    "em": LossEntry(
+        f"{_OTHER}.entropy:entropy_maximization",
+        "kept uncertain: a tenth of what its entropy lacks to that of a probability of 50 %",
+        "Zhou et al. 2022, entropy maximization",
+    ),
+    "p-asl": LossEntry(
+        f"{_OTHER}.selective:partial_asymmetric",
+        "absent; the easier, the less it counts, and less than a known absent label",
+        "Ben-Baruch et al. 2022, partial asymmetric loss",
+    ),
+    "csl": LossEntry(
+        f"{_OTHER}.selective:selective",
+        "as in p-asl; the highest scores of a batch, 5 for each image, are left out",
+        "Ben-Baruch et al. 2022, class-aware selective loss, by score",
     ),
 }

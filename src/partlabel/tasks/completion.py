@@ -9,7 +9,9 @@ labels are in the same position to the model as the unknown ones. The mathematic
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,35 +21,11 @@ from partlabel.core.errors import UserError
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import risk_control
+from partlabel.models.scores import Scores
+from partlabel.tasks.unknown import Known, Pool, Unknown
 
 SIGNS = {"present": 1, "absent": -1}
 _FLOCKING = 1.5
-
-
-@dataclass(frozen=True)
-class _Pairs:
-    """Labels in the order of their classes: image, class, score, and the label where it is known.
-
-    Those of class c lie at ``start[c]:start[c + 1]``.
-    """
-
-    image: NDArray[np.int64]
-    cls: NDArray[np.int64]
-    score: NDArray[np.float32]
-    label: NDArray[np.int8]
-    start: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, image: NDArray[np.int64], column: NDArray[np.int64], score: Any, label: Any, classes: int) -> _Pairs:
-        order = np.argsort(column, kind="stable")
-        start = np.concatenate([[0], np.cumsum(np.bincount(column, minlength=classes))])
-        return cls(image[order], column[order], score[order], label[order], start)
-
-    def count(self) -> NDArray[np.int64]:
-        return np.diff(self.start)
-
-    def of_class(self, number: int) -> slice:
-        return slice(int(self.start[number]), int(self.start[number + 1]))
 
 
 @dataclass
@@ -63,9 +41,9 @@ class _Filled:
 
 def complete(
     table: LabelTable,
-    scores: NDArray[np.float32],
+    scores: NDArray[np.float32] | Scores,
     held: LabelTable,
-    held_scores: NDArray[np.float32],
+    held_scores: NDArray[np.float32] | Scores,
     *,
     precision: float = 0.95,
     confidence: float = 0.9,
@@ -106,27 +84,84 @@ def complete(
             f"among the labels that the model has not seen, {there} is known that is given or asked at random, so "
             "nothing tells how often it is right; hold out labels with partlabel labels hold-out"
         )
-    unknown = _unknown(table, scores, leave)
-    known = _known(held, held_scores)
-    compared, alike = _compare(known, unknown)
-    found = {name: _fill(name, unknown, known, alike, table.classes, precision, 1 - confidence, seed) for name in SIGNS}
+    unknown = Unknown(table, Scores.of(scores), leave)
+    known = Known.of(held, Scores.of(held_scores))
+    looked = _look(known, unknown)
+    plans = {name: _plan(name, looked, known, table.classes, precision, 1 - confidence, seed) for name in SIGNS}
+    _test_all(plans, known, unknown, precision)
+    _collect(plans, unknown)
+    found = {name: plan.made for name, plan in plans.items()}
     made, round = _add(table, found)
-    report = _report(table, held, unknown, found, compared, alike)
-    for name, sign in SIGNS.items():
-        if not report[name]["filled"]:
-            report[name]["reachable"] = _reachable(sign, known, unknown, alike, precision, 1 - confidence)
+    report = _report(table, held, looked, found)
+    reached = _reachable([name for name in SIGNS if not report[name]["filled"]], looked, known, unknown)
+    for name, reach in reached.items():
+        report[name]["reachable"] = reach(precision, 1 - confidence)
     return made, {"precision": precision, "confidence": confidence, "seed": seed, "round": round, **report}
 
 
+@dataclass(frozen=True)
+class _Looked:
+    """What a first look at every class found.
+
+    ``count``: (C,) unknown labels. ``beyond``: (C,) by sign, those whose score has it. ``compared``: distance and p of
+    the check of the assumption. ``alike``: (C,) bool, where it holds.
+    """
+
+    count: NDArray[np.int64]
+    beyond: dict[int, NDArray[np.int64]]
+    compared: list[tuple[float, float]]
+    alike: NDArray[np.bool_]
+
+
+@dataclass
+class _Plan:
+    """What is tested of one sign, and what came of it.
+
+    ``alone``: classes with a test of their own. ``level``: of each test. ``pool``: classes that share one; ``drawn``:
+    their held-out labels that take part. ``least``: (C,) score times sign from which on a class is filled in.
+    """
+
+    name: str
+    sign: int
+    alone: NDArray[np.int64]
+    level: float
+    pool: NDArray[np.int64]
+    drawn: NDArray[np.int64]
+    least: NDArray[np.float32]
+    made: _Filled
+
+
+def _look(known: Known, unknown: Unknown) -> _Looked:
+    classes = unknown.num_classes
+    compared, alike = [], np.zeros(classes, bool)
+    beyond = {sign: np.zeros(classes, np.int64) for sign in SIGNS.values()}
+    for c, _, scores in unknown.classes():
+        distance, p, alike[c] = risk_control.compare(known.score[known.of_class(c)], scores, classes)
+        compared.append((distance, p))
+        for sign, counts in beyond.items():
+            counts[c] = np.count_nonzero(sign * scores > 0)
+    return _Looked(unknown.count, beyond, compared, alike)
+
+
 def _reachable(
-    sign: int, known: _Pairs, unknown: _Pairs, alike: NDArray[np.bool_], precision: float, error: float
-) -> dict[str, Any] | None:
-    """Where nothing was filled in: what precision could be reached in the classes that are a random sample."""
-    inside, targets = alike[known.cls], alike[unknown.cls]
-    found = risk_control.reachable(
-        sign * unknown.score[targets], sign * known.score[inside], known.label[inside] == sign, precision, error
-    )
-    return None if found is None else asdict(found)
+    empty: list[str], looked: _Looked, known: Known, unknown: Unknown
+) -> dict[str, Callable[[float, float], dict[str, Any] | None]]:
+    """What precision could be reached in the classes that are a random sample, for signs with nothing filled in.
+
+    Gives a function of the precision and the error probability for each sign.
+    """
+    inside, alike = looked.alike[known.cls], np.flatnonzero(looked.alike)
+    pools = {name: Pool(unknown, alike, SIGNS[name], np.zeros(0, np.float32)) for name in empty}
+    for c, _, scores in unknown.classes(looked.alike if empty else np.zeros_like(looked.alike)):
+        for pool in pools.values():
+            pool.look(c, scores)
+
+    def of(name: str, precision: float, error: float) -> dict[str, Any] | None:
+        held, right = SIGNS[name] * known.score[inside], known.label[inside] == SIGNS[name]
+        found = risk_control.reachable(pools[name], held, right, precision, error)
+        return None if found is None else asdict(found)
+
+    return {name: partial(of, name) for name in empty}
 
 
 def _check(table: LabelTable, held: LabelTable, precision: float, confidence: float) -> None:
@@ -137,131 +172,114 @@ def _check(table: LabelTable, held: LabelTable, precision: float, confidence: fl
         raise UserError("the held-out labels have other classes than the table, or in another order")
 
 
-def _unknown(table: LabelTable, scores: NDArray[np.float32], leave: NDArray[np.bool_] | None) -> _Pairs:
-    image, column = np.nonzero(table.dense() == 0)
-    if leave is not None:
-        wanted = ~leave[image]
-        image, column = image[wanted], column[wanted]
-    return _Pairs.of(image, column, scores[image, column], np.zeros(len(image), np.int8), table.num_classes)
-
-
-def _known(held: LabelTable, scores: NDArray[np.float32]) -> _Pairs:
-    image, column = held.pair_images(), held.indices.astype(np.int64)
-    return _Pairs.of(image, column, scores[image, column], held.values, held.num_classes)
-
-
-def _compare(known: _Pairs, unknown: _Pairs) -> tuple[list[tuple[float, float]], NDArray[np.bool_]]:
-    """The check of the assumption, class by class."""
-    classes = len(known.count())
-    results = [
-        risk_control.compare(known.score[known.of_class(c)], unknown.score[unknown.of_class(c)], classes)
-        for c in range(classes)
-    ]
-    return [(distance, p) for distance, p, _ in results], np.array([alike for *_, alike in results], bool)
-
-
-def _fill(
-    name: str,
-    unknown: _Pairs,
-    known: _Pairs,
-    alike: NDArray[np.bool_],
-    classes: tuple[str, ...],
-    precision: float,
-    error: float,
-    seed: int,
-) -> _Filled:
-    """Test and fill one sign."""
+def _plan(
+    name: str, looked: _Looked, known: Known, classes: tuple[str, ...], precision: float, error: float, seed: int
+) -> _Plan:
+    """Decide which classes are tested alone, and which labels the pooled test of the others takes."""
     sign, made = SIGNS[name], _Filled()
-    there = unknown.count() > 0
-    for c in np.flatnonzero(there & ~alike).tolist():
+    there = looked.count > 0
+    for c in np.flatnonzero(there & ~looked.alike).tolist():
         made.classes[c] = _reason("the scores of its held-out labels differ from those of its unknown ones")
     for c in np.flatnonzero(~there).tolist():
         made.classes[c] = _reason("no label is unknown")
-    open_ = np.flatnonzero(there & alike)
-    beyond = np.array([np.count_nonzero(sign * unknown.score[unknown.of_class(c)] > 0) for c in open_.tolist()])
-    expected = beyond * known.count()[open_] / unknown.count()[open_]
+    open_ = np.flatnonzero(there & looked.alike)
+    expected = looked.beyond[sign][open_] * known.count()[open_] / looked.count[open_]
     alone, level = risk_control.tested_alone(expected, precision, error)
-    for c in open_[alone].tolist():
-        a, b = np.arange(known.start[c], known.start[c + 1]), np.arange(unknown.start[c], unknown.start[c + 1])
-        _test(made, [c], classes[c], sign, known, a, unknown, b, precision, level)
-    pool = open_[~alone]
-    if len(pool):
-        _test_pool(made, pool, sign, known, unknown, precision, level, seed)
-    return made
+    pool, drawn = _pooled(open_[~alone], looked, known, made, sign, seed)
+    least = np.full(len(classes), np.inf, np.float32)
+    return _Plan(name, sign, open_[alone], level, pool, drawn, least, made)
 
 
-def _test_pool(
-    made: _Filled,
-    pool: NDArray[np.int64],
-    sign: int,
-    known: _Pairs,
-    unknown: _Pairs,
-    precision: float,
-    level: float,
-    seed: int,
-) -> None:
-    """One test for all classes of the pool, on held-out labels that are mixed like their unknown ones."""
-    share = risk_control.share_kept(known.count()[pool], unknown.count()[pool])
+def _pooled(
+    pool: NDArray[np.int64], looked: _Looked, known: Known, made: _Filled, sign: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The classes of the pooled test, and held-out labels that are mixed like their unknown ones."""
+    share = risk_control.share_kept(known.count()[pool], looked.count[pool]) if len(pool) else np.zeros(0)
     for c, kept in zip(pool.tolist(), share, strict=True):
         if not kept:
             count = int(known.count()[c])
             made.classes[c] = _reason(f"has only {count} held-out labels, too few even for the pooled test")
     pool, share = pool[share > 0], share[share > 0]
-    if not len(pool):
-        return
     random = np.random.Generator(np.random.PCG64([seed, 1 + sign]))
-    drawn = []
+    drawn = [np.zeros(0, np.int64)]
     for c, kept in zip(pool.tolist(), share, strict=True):
         at = np.arange(known.start[c], known.start[c + 1])
         drawn.append(np.sort(random.permutation(at)[: round(kept * len(at))]))
-    targets = np.concatenate([np.arange(unknown.start[c], unknown.start[c + 1]) for c in pool])
-    _test(made, pool, None, sign, known, np.concatenate(drawn), unknown, targets, precision, level)
+    return pool, np.concatenate(drawn)
+
+
+def _test_all(plans: dict[str, _Plan], known: Known, unknown: Unknown, precision: float) -> None:
+    """Carry out all tests: those of single classes while the classes are gone through, then the pooled ones."""
+    pools = {
+        name: Pool(unknown, plan.pool, plan.sign, known.score[plan.drawn])
+        for name, plan in plans.items()
+        if len(plan.pool)
+    }
+    alone = {name: set(plan.alone.tolist()) for name, plan in plans.items()}
+    for c, _, scores in unknown.classes():
+        for name, plan in plans.items():
+            if c in alone[name]:
+                at = np.arange(known.start[c], known.start[c + 1])
+                compared = risk_control.compare(known.score[at], scores)
+                _test(plan, [c], unknown.class_names[c], known, at, compared, plan.sign * scores, precision)
+            elif name in pools:
+                pools[name].look(c, scores)
+    for name, pool in pools.items():
+        plan = plans[name]
+        _test(plan, plan.pool.tolist(), None, known, plan.drawn, pool.compare(), pool, precision)
 
 
 def _test(
-    made: _Filled,
-    group: Any,
+    plan: _Plan,
+    group: list[int],
     alone: str | None,
-    sign: int,
-    known: _Pairs,
+    known: Known,
     at: NDArray[np.int64],
-    unknown: _Pairs,
-    targets: NDArray[np.int64],
+    compared: tuple[float, float, bool],
+    targets: NDArray[np.float32] | Pool,
     precision: float,
-    level: float,
 ) -> None:
-    """Carry out one test, fill what it bears out, and record both. ``alone`` is the name of a single class."""
-    held, label, target = sign * known.score[at], known.label[at] == sign, sign * unknown.score[targets]
-    distance, p, alike = risk_control.compare(known.score[at], unknown.score[targets])
-    found = risk_control.search(target, held, label, precision, level)
+    """Carry out one test and record it. ``alone`` is the name of a single class."""
+    held, label = plan.sign * known.score[at], known.label[at] == plan.sign
+    distance, p, alike = compared
+    found = risk_control.search(targets, held, label, precision, plan.level)
     threshold = found.threshold if alike else None
-    passed = threshold is not None
     least = np.inf if threshold is None else threshold
-    chosen, beyond = targets[target >= least], held >= least
-    made.tests.append(
+    plan.least[group] = least
+    plan.made.tests.append(
         {
             "class": alone,
             "classes": len(group),
-            "confidence": 1 - level,
-            "threshold": None if threshold is None else sign * threshold,
-            "filled": len(chosen),
+            "confidence": 1 - plan.level,
+            "threshold": None if threshold is None else plan.sign * threshold,
+            "filled": 0 if threshold is None else found.filled,
             "held_out": len(at),
             "tested": found.tested,
             "wrong": found.wrong,
             "lower_bound": found.lower_bound,
             "ks_distance": distance,
             "ks_p": p,
-            "design_effect": risk_control.design_effect(known.image[at][beyond], label[beyond]),
+            "design_effect": risk_control.design_effect(known.image[at][held >= least], label[held >= least]),
         }
     )
-    made.image.append(unknown.image[chosen])
-    made.cls.append(unknown.cls[chosen])
-    made.score.append(unknown.score[chosen])
-    count = np.bincount(unknown.cls[chosen], minlength=len(known.count()))
+    about = _why_not(found, alone is None, alike, precision, plan.level) if threshold is None else None
+    by = ("class" if alone else "pool") if threshold is not None else None
     for c in group:
-        about = _why_not(found, alone is None, alike, precision, level) if not passed else None
-        by = ("class" if alone else "pool") if passed else None
-        made.classes[int(c)] = {"filled": int(count[c]), "by": by, "reason": about}
+        plan.made.classes[c] = {"filled": 0, "by": by, "reason": about}
+
+
+def _collect(plans: dict[str, _Plan], unknown: Unknown) -> None:
+    """Go through the classes once more and take what lies beyond the thresholds."""
+    filled = np.isfinite(np.minimum(plans["present"].least, plans["absent"].least))
+    for c, rows, scores in unknown.classes(filled):
+        for plan in plans.values():
+            if not np.isfinite(plan.least[c]):
+                continue
+            chosen = plan.sign * scores >= plan.least[c]
+            plan.made.image.append(rows[chosen])
+            plan.made.cls.append(np.full(np.count_nonzero(chosen), c))
+            plan.made.score.append(scores[chosen])
+            plan.made.classes[c]["filled"] = int(np.count_nonzero(chosen))
 
 
 def _why_not(found: risk_control.Tested, pooled: bool, alike: bool, precision: float, level: float) -> str:
@@ -306,16 +324,9 @@ def _add(table: LabelTable, found: dict[str, _Filled]) -> tuple[LabelTable, int]
     return made, number
 
 
-def _report(
-    table: LabelTable,
-    held: LabelTable,
-    unknown: _Pairs,
-    found: dict[str, _Filled],
-    compared: list[tuple[float, float]],
-    alike: NDArray[np.bool_],
-) -> dict[str, Any]:
+def _report(table: LabelTable, held: LabelTable, looked: _Looked, found: dict[str, _Filled]) -> dict[str, Any]:
     present, absent = held.class_counts()
-    open_ = unknown.count()
+    open_, compared, alike = looked.count, looked.compared, looked.alike
     classes = [
         {
             "class": name,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.images import check, resolve
+from partlabel.images import resolve
 from partlabel.labels.holdout import shared_pairs
 from partlabel.labels.match import match
 from partlabel.labels.split import units
@@ -20,11 +20,13 @@ from partlabel.metrics import Accumulator, Metrics
 from partlabel.metrics.headline import Headline, headline
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
-from partlabel.tasks.predict import open_classifier, score
+from partlabel.models.scores import Scores
+from partlabel.tasks.predict import open_classifier
+from partlabel.tasks.scoring import scored
 from partlabel.training.run import MARKER, Run
 
-#: rows of labels made dense at once
-_ROWS = 8192
+#: pairs of image and class that the headline is estimated on; where there are more, on a random draw of the images
+HEADLINE_PAIRS = 2**23
 
 
 def evaluate(
@@ -50,7 +52,7 @@ def evaluate(
     """
     model = open_classifier(run)
     labelled = Labelled.of(model, labels, images)
-    return labelled.metrics(score(model, labelled.paths), model.thresholds)
+    return labelled.metrics(scored(model, labelled.paths), model.thresholds)
 
 
 def estimate(
@@ -58,17 +60,12 @@ def estimate(
 ) -> tuple[Metrics, Headline]:
     """Measure on known labels, as :func:`evaluate`, and estimate what all labels of the table's images would say.
 
-    Images without a known label are scored too, as they show what the known labels are a draw of.
+    Images without a known label are scored too, as they show what the known labels are a draw of. Above
+    ``HEADLINE_PAIRS`` pairs of image and class, the estimate is from as many images as that, drawn at random.
     """
     model = open_classifier(run)
     labelled = Labelled.of(model, labels, images, every=True)
-    scores, limits = score(model, labelled.paths), np.asarray(model.thresholds)[labelled.columns]
-    own = scores[:, labelled.columns]
-    unit, _ = units(labelled.table.num_images, labelled.table.groups)
-    found = headline(own, labelled.table.dense(), labelled.table.classes, limits, units=unit)
-    known = np.flatnonzero(np.diff(labelled.table.indptr))
-    some = replace(labelled, table=labelled.table.select(known))
-    return some.metrics(scores[known], model.thresholds), found
+    return labelled.estimate(scored(model, labelled.paths), model.thresholds)
 
 
 def trained_on(run: str | os.PathLike[str], table: LabelTable) -> dict[str, int]:
@@ -125,13 +122,27 @@ class Labelled:
             if not rows:
                 raise UserError("all images of the table are needed for something else; give a folder with more")
             table, paths = table.select(rows), [paths[row] for row in rows]
-        check(paths).raise_if_bad()
         return cls(table, matched.of_model, paths)
 
-    def metrics(self, scores: NDArray[np.float32], thresholds: Sequence[float]) -> Metrics:
+    def metrics(self, scores: NDArray[np.float32] | Scores, thresholds: Sequence[float]) -> Metrics:
         """Metrics of scores (N, C) of the images, at C thresholds, over the classes of the table."""
         found = Accumulator(len(self.columns), self.table.classes)
-        for start in range(0, len(scores), _ROWS):
-            rows = slice(start, min(start + _ROWS, len(scores)))
-            found.update(scores[rows][:, self.columns], self.table.dense(rows))
+        for rows, values in Scores.of(scores).select(self.columns).chunks():
+            found.update(values, self.table.dense(rows), rows=rows)
         return found.compute(thresholds=np.asarray(thresholds)[self.columns])
+
+    def estimate(
+        self, scores: NDArray[np.float32] | Scores, thresholds: Sequence[float], seed: int = 0
+    ) -> tuple[Metrics, Headline]:
+        """The same on the images with a known label, and what all labels of the images would say."""
+        scores, table, limits = Scores.of(scores), self.table, np.asarray(thresholds)[self.columns]
+        unit, _ = units(table.num_images, table.groups)
+        most = max(1, HEADLINE_PAIRS // max(table.num_classes, 1))
+        rows = np.arange(table.num_images)
+        if len(rows) > most:
+            rows = np.sort(np.random.default_rng(seed).permutation(rows)[:most])
+        own = scores.take(rows).select(self.columns).dense()
+        found = headline(own, table.dense(rows), table.classes, limits, units=unit[rows])
+        known = np.flatnonzero(np.diff(table.indptr))
+        some = replace(self, table=table.select(known), paths=[self.paths[i] for i in known])
+        return some.metrics(scores.take(known), thresholds), found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.images import check, resolve
+from partlabel.images import resolve
 from partlabel.labels.holdout import at_random
 from partlabel.labels.match import match
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.metrics.calibration import sigmoid
 from partlabel.models.model import Model
-from partlabel.tasks.predict import score
+from partlabel.models.scores import Scores
+from partlabel.tasks.growth import Ranking, grow_from
+from partlabel.tasks.growth import grow as grow
+from partlabel.tasks.scoring import scored
+from partlabel.tasks.unknown import by_class
 
 #: why a question is asked, in the order of the codes
 WHY = ("seek", "uncertain", "random")
@@ -98,7 +101,7 @@ def spread(capacity: NDArray[np.int64], total: int, rank: NDArray[np.int64]) -> 
 
 
 def choose(
-    scores: NDArray[np.float32],
+    scores: NDArray[np.float32] | Scores,
     table: LabelTable,
     budget: int,
     mix: Mix | None = None,
@@ -117,7 +120,7 @@ def choose(
     leave these out, mostly present ones, would make the class look rarer with each round.
 
     Args:
-        scores: float (N, C), before the sigmoid, for the images and classes of the table.
+        scores: float (N, C), before the sigmoid, for the images and classes of the table; read class by class.
         table: the labels.
         budget: number of questions; all unknown pairs where there are fewer.
         mix: shares of the reasons to ask.
@@ -133,9 +136,7 @@ def choose(
         raise UserError(f"the budget is at least 1 question, not {budget}")
     if scores.shape != (table.num_images, table.num_classes):
         raise UserError(f"scores are {scores.shape}, expected {(table.num_images, table.num_classes)}: images, classes")
-    if not np.isfinite(scores).all():
-        raise UserError("some scores are not finite numbers, so that pairs cannot be ranked")
-    table = table.without_origin("model")
+    scores, table = Scores.of(scores), table.without_origin("model")
     random = np.random.Generator(np.random.PCG64(seed))
     known = np.bincount(table.indices, minlength=table.num_classes)
     rank = np.lexsort((random.permutation(table.num_classes), known)).argsort()  # who knows least, takes first
@@ -144,23 +145,47 @@ def choose(
     drawn = spread(each if evenly else table.num_images - known, round(mix.random * total), rank)
     near = spread((each if evenly else table.num_images - known) - drawn, round(mix.uncertain * total), rank)
     limits = np.broadcast_to(np.asarray(thresholds, np.float32), table.num_classes)
-    labels = table.dense()
-    in_sample = table.hide(at_random(table)).dense() != 0
-    parts = []
-    for c in range(table.num_classes):
-        budgets = (int(each[c]) if evenly else None, int(near[c]), int(drawn[c]))
-        parts.append(_of_class(c, scores[:, c], labels[:, c], in_sample[:, c], budgets, float(limits[c]), random))
+    of_class, sampled = _Known(table), _Known(table.hide(at_random(table)))
+    parts: list[Any] = []
+    for low, block in scores.blocks():
+        if not np.isfinite(block).all():
+            raise UserError("some scores are not finite numbers, so that pairs cannot be ranked")
+        for c, values in enumerate(block, low):
+            budgets = (int(each[c]) if evenly else None, int(near[c]), int(drawn[c]))
+            in_sample = sampled.labels(c) != 0
+            parts.append(_of_class(c, values, of_class.labels(c), in_sample, budgets, float(limits[c]), random))
     image, cls, why, answer = (np.concatenate([part[i] for part in parts]) for i in range(4))
     if not evenly:
-        taken = labels.copy()
-        taken[image, cls] = np.where(answer == 0, -1, answer)
-        more = grow(scores, taken, total - int((answer == 0).sum()), random)
+        ranking = Ranking(scores, lambda c: (of_class.labels(c) == 0) & ~_marked(parts[c][0], table.num_images), random)
+        more = grow_from(ranking, table.class_counts()[0], total - int((answer == 0).sum()))
         image, cls = np.concatenate([image, more[0]]), np.concatenate([cls, more[1]])
         why = np.concatenate([why, np.full(len(more[0]), _SEEK)])
         answer = np.concatenate([answer, np.zeros(len(more[0]), np.int8)])
     order = np.lexsort((image, cls))
     pairs = image[order].astype(np.int64), cls[order].astype(np.int64)
     return Questions(*pairs, why[order].astype(np.int8), answer[order].astype(np.int8))
+
+
+class _Known:
+    """The labels of a table, class by class."""
+
+    def __init__(self, table: LabelTable) -> None:
+        self._images, self._start = by_class(table)
+        self._values = table.values[np.argsort(table.indices, kind="stable")]
+        self._count = table.num_images
+
+    def labels(self, number: int) -> NDArray[np.int8]:
+        """Return the labels (N,) of a class."""
+        own, result = slice(*self._start[number : number + 2]), np.zeros(self._count, np.int8)
+        result[self._images[own]] = self._values[own]
+        return result
+
+
+def _marked(rows: NDArray[np.int64], count: int) -> NDArray[np.bool_]:
+    """Which of ``count`` images are listed."""
+    result = np.zeros(count, bool)
+    result[rows] = True
+    return result
 
 
 def _of_class(
@@ -199,51 +224,9 @@ def _of_class(
     return image, np.full(len(image), number), why, state[image]
 
 
-def grow(
-    scores: NDArray[np.floating],
-    labels: NDArray[np.int8],
-    budget: int,
-    random: np.random.Generator | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Choose the unknown pairs whose answers let the known present labels of the classes grow most.
-
-    A pair that is present with probability p adds ``p / (present known in its class + 1 + p already chosen there)``,
-    about what it adds to the sum over the classes of ``log(present + 1)``. Pairs are chosen one after the other, each
-    time the one that adds most; within a class that is by falling score, so a heap over the classes does.
-
-    Args:
-        scores: (N, C), log-odds of present.
-        labels: int8 (N, C) in {+1, -1, 0}; only pairs with 0 are chosen.
-        budget: number of pairs; all unknown ones where there are fewer.
-        random: decides the order of equal scores in a class; None takes the first image.
-
-    Returns:
-        Images and classes, int64 (K,), in the order of choice.
-    """
-    chance = sigmoid(scores.astype(np.float64))
-    weight = (labels > 0).sum(0) + 1.0
-    ranked = [np.flatnonzero(labels[:, c] == 0) for c in range(labels.shape[1])]
-    ranked = ranked if random is None else [random.permutation(rows) for rows in ranked]
-    ranked = [rows[np.argsort(-chance[rows, c], kind="stable")] for c, rows in enumerate(ranked)]
-    heap = [(-float(chance[rows[0], c] / weight[c]), c) for c, rows in enumerate(ranked) if len(rows)]
-    heapq.heapify(heap)
-    place = np.zeros(labels.shape[1], np.int64)
-    chosen: list[tuple[int, int]] = []
-    while heap and len(chosen) < budget:
-        _, c = heapq.heappop(heap)
-        row = int(ranked[c][place[c]])
-        chosen.append((row, c))
-        weight[c] += chance[row, c]
-        place[c] += 1
-        if place[c] < len(ranked[c]):
-            heapq.heappush(heap, (-float(chance[ranked[c][place[c]], c] / weight[c]), c))
-    pairs = np.array(chosen, np.int64).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
-
-
 def ask(
     model: Model, table: LabelTable, folder: str | os.PathLike[str], budget: int, mix: Mix | None = None, seed: int = 0
-) -> tuple[Questions, LabelTable, NDArray[np.float32], dict[str, Any]]:
+) -> tuple[Questions, LabelTable, Scores, dict[str, Any]]:
     """Score all images of a table and choose questions; see :func:`choose`.
 
     Args:
@@ -266,18 +249,17 @@ def ask(
         raise UserError("people have given every label of the model's classes, so there is nothing to ask")
     if budget < 1:
         raise UserError(f"the budget is at least 1 question, not {budget}")
-    paths = resolve(own.images, folder)
-    check(paths).raise_if_bad()
-    scores = score(model, paths)
+    scores = scored(model, resolve(own.images, folder))
     slope, offset = np.float32(1), np.float32(0)
     if model.calibration is not None:  # slopes are above 0: the order in a class stays, and scores are log-odds
         slope, offset = (np.asarray(v, np.float32) for v in (model.calibration.slope, model.calibration.offset))
-    odds, limits = scores * slope + offset, np.asarray(model.thresholds, np.float32) * slope + offset
+    slope, offset = (np.broadcast_to(v, own.num_classes) for v in (slope, offset))
+    odds, limits = scores.scaled(slope, offset), np.asarray(model.thresholds, np.float32) * slope + offset
     found = choose(odds, own, budget, mix, thresholds=limits, seed=seed)
     return found, own, scores, describe(found, own, odds)
 
 
-def describe(questions: Questions, table: LabelTable, scores: NDArray[np.float32]) -> dict[str, Any]:
+def describe(questions: Questions, table: LabelTable, scores: NDArray[np.float32] | Scores) -> dict[str, Any]:
     """What questions are, as plain values.
 
     Returns:
@@ -291,7 +273,7 @@ def describe(questions: Questions, table: LabelTable, scores: NDArray[np.float32
     image, cls, why = questions.image[still], questions.cls[still], questions.why[still]
     own = table.without_origin("model")
     count = np.bincount(cls, minlength=table.num_classes)
-    chance = sigmoid(scores[image, cls].astype(np.float64))
+    chance = sigmoid(Scores.of(scores).pairs(image, cls).astype(np.float64))
     expected = np.bincount(cls, chance, table.num_classes)
     present = own.class_counts()[0]
     growth = float(np.log1p(expected / (present + 1)).mean())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from partlabel.core.text import as_cell
 from partlabel.images import ImageDataset, Listed, list_images, make_loader
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
+from partlabel.tasks.sheets import write_wide, write_workbook
 from partlabel.training.run import Run
 
 if TYPE_CHECKING:
@@ -75,21 +77,28 @@ class Predictions:
             }
         )
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(self, path: str | os.PathLike[str], *, wide: bool = False) -> None:
         """Write a file, whole or not at all.
 
-        A ``.csv`` file has one row per image and class (image, class, score, probability, present). A ``.parquet`` file
-        has one row per image with three lists in the order of the classes; the classes stand in its metadata.
+        A ``.csv`` file has one row per image and class (image, class, score, probability, present); a wide one has one
+        row per image: what is present, between semicolons, and the probability of each class. A ``.xlsx`` file is the
+        wide one as a workbook. A ``.parquet`` file has one row per image with three lists in the order of the classes;
+        the classes stand in its metadata. No name is taken for a formula by a spreadsheet.
 
         Args:
             path: file to write; its ending chooses the format.
+            wide: a row for each image, where the file is ``.csv``.
 
         Raises:
-            UserError: another ending, or the file cannot be written.
+            UserError: another ending, more than a sheet holds, or the file cannot be written.
         """
         target = Path(path)
         count = len(self.classes)
-        if target.suffix == ".csv":
+        if target.suffix == ".xlsx":
+            write_workbook(target, self.images, self.classes, self.probabilities, self.present)
+        elif target.suffix == ".csv" and wide:
+            write_wide(target, self.images, self.classes, self.probabilities, self.present)
+        elif target.suffix == ".csv":
             table = pa.table(
                 {
                     "image": np.repeat(np.asarray([as_cell(name) for name in self.images], object), count),
@@ -116,7 +125,7 @@ class Predictions:
             with replacing(target) as temporary:
                 pyarrow.parquet.write_table(table, temporary)
         else:
-            raise UserError(f"{target}: predictions are written as .csv or .parquet")
+            raise UserError(f"{target}: predictions are written as .csv, .xlsx or .parquet")
 
 
 def predict(
@@ -180,7 +189,7 @@ def score(
     device: str | torch.device | None = None,
     workers: int | None = None,
 ) -> NDArray[np.float32]:
-    """Return the scores of image files.
+    """Return the scores of image files; :func:`partlabel.tasks.scoring.scored` is for many images and classes.
 
     Args:
         model: the classifier, the mode of which is put back afterwards, or an exported one.
@@ -194,43 +203,63 @@ def score(
     Raises:
         UserError: an image cannot be read.
     """
-    files = [Path(path) for path in paths]
-    if isinstance(model, OnnxModel):
-        return _in_batches(
-            model,
-            lambda pixels: model(pixels.numpy()),
-            files,
-            inference_batch("cpu"),
-            loader_workers("cpu", workers, len(files)),
-        )
-    device = torch.device(device or (default_device()))
-    was_training = model.training
-    model.eval().to(device)
-    with torch.inference_mode():
-        scores = _in_batches(
-            model,
-            lambda pixels: model(pixels.to(device).contiguous(memory_format=torch.channels_last)).float().cpu().numpy(),
-            files,
-            inference_batch(device.type),
-            loader_workers(device.type, workers, len(files)),
-        )
-    model.train(was_training)
-    return scores
-
-
-def _in_batches(
-    model: Model | OnnxModel,
-    score: Callable[[Tensor], NDArray[np.float32]],
-    paths: list[Path],
-    size: int,
-    workers: int,
-) -> NDArray[np.float32]:
-    """Scores of ``paths``, ``size`` of them at once, by ``score``: pixels (n, 3, H, W) to scores (n, C)."""
     scores = np.empty((len(paths), len(model.classes)), np.float32)
-    rows = [np.arange(a, min(a + size, len(paths))) for a in range(0, len(paths), size)]
-    loader = make_loader(ImageDataset(paths, model.preprocessing.size), [batch.tolist() for batch in rows], workers)
-    with Reporter().bar("predicting") as bar:
-        for batch, (pixels, _) in zip(rows, loader, strict=True):
-            scores[batch] = score(pixels)
-            bar(int(batch[-1]) + 1, len(paths))
+    with Reporter().bar("scoring images") as bar:
+        for rows, values in score_batches(model, paths, device=device, workers=workers):
+            scores[rows] = values
+            bar(int(rows[-1]) + 1, len(paths))
     return scores
+
+
+def score_batches(
+    model: Model | OnnxModel,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    cut: int | None = None,
+    device: str | torch.device | None = None,
+    workers: int | None = None,
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Give the scores of image files batch by batch, in order: row numbers (n,) and scores (n, C).
+
+    Args:
+        model: as for :func:`score`.
+        paths: N image files.
+        cut: no batch reaches over a multiple of this number.
+        device: as there.
+        workers: as there.
+
+    Raises:
+        UserError: an image cannot be read.
+    """
+    with scorer(model, device) as (on, run):
+        size, count = inference_batch(on), len(paths)
+        cut = cut or max(count, 1)
+        parts = ((start, min(start + cut, count)) for start in range(0, count, cut))
+        rows = [np.arange(a, min(a + size, end)) for start, end in parts for a in range(start, end, size)]
+        dataset = ImageDataset(paths, model.preprocessing.size)
+        loader = make_loader(dataset, [batch.tolist() for batch in rows], loader_workers(on, workers, count))
+        for batch, (pixels, _) in zip(rows, loader, strict=True):
+            yield batch, run(pixels)
+
+
+@contextmanager
+def scorer(
+    model: Model | OnnxModel, device: str | torch.device | None = None
+) -> Generator[tuple[str, Callable[[Tensor], NDArray[np.float32]]]]:
+    """Make a model ready; give the kind of device it runs on, and a function from pixels (n, 3, H, W) to scores (n, C).
+
+    The mode of the model is put back at the end.
+    """
+    if isinstance(model, OnnxModel):
+        yield "cpu", lambda pixels: model(pixels.numpy())
+        return
+    on = torch.device(device or default_device())
+    was_training = model.training
+    model.eval().to(on)
+
+    def run(pixels: Tensor) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            return model(pixels.to(on).contiguous(memory_format=torch.channels_last)).float().cpu().numpy()
+
+    yield on.type, run
+    model.train(was_training)

@@ -20,6 +20,7 @@ from partlabel.formats.labelstudio.writing import interface_path
 from partlabel.formats.reading import load_json
 from partlabel.formats.table.delimited import open_table
 from partlabel.labels.table import LabelTable
+from partlabel.models.scores import Scores
 from partlabel.tasks.next_labels import WHY, Answers, Questions
 
 COLUMNS = ("image", "class", "score", "why", "answer")
@@ -39,7 +40,7 @@ _WORDS = {1: "present", -1: "absent", 0: ""}
 _VALUES = {"present": 1, "yes": 1, "absent": -1, "no": -1}
 
 
-def write_csv(path: str | Path, table: LabelTable, scores: NDArray[np.float32], questions: Questions) -> None:
+def write_csv(path: str | Path, table: LabelTable, scores: NDArray[np.float32] | Scores, questions: Questions) -> None:
     """Write a row for each question: image, class, score, why, answer (empty, or known already).
 
     Args:
@@ -58,7 +59,9 @@ def write_csv(path: str | Path, table: LabelTable, scores: NDArray[np.float32], 
         writer.writerows([as_cell(image), as_cell(cls), score, why, answer] for image, cls, score, why, answer in rows)
 
 
-def write_tasks(path: str | Path, table: LabelTable, scores: NDArray[np.float32], questions: Questions) -> None:
+def write_tasks(
+    path: str | Path, table: LabelTable, scores: NDArray[np.float32] | Scores, questions: Questions
+) -> None:
     """Write a task for each question, and beside it the labeling interface: one image, one class, yes or no.
 
     Tasks of one class follow each other, which is quicker to answer than many classes of one image. A question whose
@@ -90,10 +93,10 @@ def write_tasks(path: str | Path, table: LabelTable, scores: NDArray[np.float32]
 
 
 def _rows(
-    table: LabelTable, scores: NDArray[np.float32], questions: Questions
+    table: LabelTable, scores: NDArray[np.float32] | Scores, questions: Questions
 ) -> Iterator[tuple[str, str, str, str, str]]:
     names = table.images.take(questions.image).to_pylist()
-    values = scores[questions.image, questions.cls]
+    values = Scores.of(scores).pairs(questions.image, questions.cls)
     for image, cls, value, why, answer in zip(
         names, questions.cls, values, questions.why, questions.answer.tolist(), strict=True
     ):

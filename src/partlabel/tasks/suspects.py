@@ -182,7 +182,7 @@ def _pooled(model: Model, config: Config, prepared: Prepared, reporter: Reporter
             assert isinstance(head, Head)
             head.pool = None
     model.to(default_device())
-    with reporter.bar("running the backbone") as bar:
+    with reporter.bar("computing image features") as bar:
         source = open_source(
             model,
             model.backbone.num_stages,

@@ -1,4 +1,4 @@
-"""All that a training run is: frozen dataclasses, two presets, TOML in and out."""
+"""All that a training run is: frozen dataclasses, TOML in and out."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from partlabel.core.files import to_toml, write_text
 from partlabel.method.losses import LOSSES
 from partlabel.method.strategies import STRATEGIES
 from partlabel.models.config import ModelConfig
+from partlabel.training.presets import AUTO, PRESETS
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,8 @@ class Config:
     precision: Literal["32", "bf16", "16"] = "32"
     #: processes that decode images; None chooses
     workers: int | None = None
+    #: what the preset "auto" chose for which table, and why; a note without effect
+    chosen: str = ""
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have.
@@ -251,35 +254,16 @@ class Config:
         """The named setting.
 
         Args:
-            name: "paper": ResNet-101 WELDON at 448 px, SGD with momentum 0.9, learning rate 0.01 divided by 10 after
-                epoch 10, 20 epochs, batch 16, weight decay 1e-4, horizontal flips (section 4 and supplementary;
-                momentum and weight decay are the usual ones: the paper only refers to Durand, 2018, for them).
-                "small": a frozen EfficientNet-Lite0 at 288 px with its output cached, and a closed-form head with one
-                round of self-training, for a laptop CPU.
+            name: a key of :data:`partlabel.training.presets.PRESETS`, which says what each is: "small", "gpu", "paper",
+                "paper-full".
 
         Raises:
-            UserError: no preset has that name.
+            UserError: no preset has that name, or it is "auto", which is chosen for a table.
         """
-        if name == "paper":
-            return Config(
-                model=ModelConfig(backbone="resnet101"),
-                images=ImageConfig(size=448),
-            )
-        if name == "small":
-            return Config(
-                model=ModelConfig(pooling="average", square_root=True),
-                images=ImageConfig(size=288, flip=False),
-                optim=OptimConfig(
-                    name="closed-form",
-                    epochs=20,
-                    batch_size=64,
-                    learning_rate=0.5,
-                    weight_decay=2e-3,
-                    schedule="cosine",
-                ),
-                freeze="all",
-            )
-        raise UserError(f"there is no preset {name!r}; the presets are: paper, small")
+        if name == AUTO:
+            raise UserError("the preset auto looks at a table: it is for partlabel.train and partlabel train")
+        check_name("preset", name, [*PRESETS, AUTO])
+        return Config.from_dict(dict(PRESETS[name].settings), f"preset {name}")
 
     def get(self, name: str) -> Any:
         """The value of a dotted name such as ``"optim.learning_rate"``."""
@@ -305,7 +289,7 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """All values as nested plain dictionaries; tuples become lists."""
-        return msgspec.json.decode(msgspec.json.encode(self))
+        return msgspec.json.decode(msgspec.json.encode(dataclasses.asdict(self)))  # msgspec leaves out defaults
 
     @staticmethod
     def from_dict(document: dict[str, Any], source: str = "configuration") -> Config:

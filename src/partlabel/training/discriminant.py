@@ -35,10 +35,14 @@ Labels = NDArray[np.int8]
 BASES = ("present and absent", "present and the unknown", "nothing")
 BOTH, PRESENT_ONLY, NOTHING = range(3)
 
-#: kappa lies on this grid; features of D channels with unit variance give values near D / 6
+#: where the evidence looks for kappa
 _STRENGTHS = 2.0 ** np.arange(0, 19)
 #: half of what the evidence says ranks best on held-out images (experiments/closed_form.py)
 _OF_EVIDENCE = 0.5
+#: with few present labels the evidence is a matter of chance; a usual value counts as so many known present ones
+_USUAL_LABELS = 1000.0
+#: the usual value is D times this; D channels of unit variance are best with D / 10 to D / 5
+_USUAL_SHARE = 0.2
 #: what out-of-fold average precision may change
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: classes, and known labels of each sign in each, that a change needs
@@ -119,7 +123,7 @@ def fit(
     images = FeatureSpace(features, labels)
     everything = np.arange(len(labels))
     first = _first(images, labels, everything)
-    kappa = _evidence(images, first) * _OF_EVIDENCE
+    kappa = _strength(images, first, labels)
     folds = min(folds, len(labels) if groups is None else len(np.unique(groups)))
     parts = assign_folds(labels, folds, seed, groups) if folds > 1 else np.full(len(labels), -1)
     raw = _raw_out_of_fold(images, labels, parts, rounds, [kappa] * folds)
@@ -173,7 +177,8 @@ def out_of_fold(
     found = np.full(labels.shape, np.nan, np.float32)
     kappas = []
     for part in range(folds):
-        kappas.append(_evidence(images, _first(images, labels, np.flatnonzero(parts != part))) * _OF_EVIDENCE)
+        others = np.flatnonzero(parts != part)
+        kappas.append(_strength(images, _first(images, labels, others), labels[others]))
     raw = _raw_out_of_fold(images, labels, parts, rounds, kappas)
     for part in range(folds):
         own = parts == part
@@ -277,6 +282,14 @@ def _unseen(
         moved[:, count <= 1] = np.nan
         found = np.where(own == sign, found - sign * moved, found).astype(np.float32)
     return found
+
+
+def _strength(images: FeatureSpace, means: ClassMeans, labels: Labels) -> float:
+    """Kappa before out-of-fold scores are seen: the geometric mean of evidence and usual value, weighted by labels."""
+    usual = _USUAL_SHARE * max(float(images.values.sum()), 1.0)  # the variances of D channels add up to D
+    known = float((labels > 0).sum())
+    both = known * np.log(_OF_EVIDENCE * _evidence(images, means)) + _USUAL_LABELS * np.log(usual)
+    return float(np.exp(both / (known + _USUAL_LABELS)))
 
 
 def _evidence(images: FeatureSpace, means: ClassMeans) -> float:

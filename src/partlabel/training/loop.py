@@ -12,6 +12,7 @@ from partlabel.core.lock import holding
 from partlabel.core.progress import Reporter
 from partlabel.labels.table import LabelTable
 from partlabel.training.agreement import agree, agree_on_data
+from partlabel.training.choosing import automatic
 from partlabel.training.config import Config
 from partlabel.training.data import Data, prepare_data
 from partlabel.training.engine import start
@@ -20,6 +21,7 @@ from partlabel.training.finish import finish
 from partlabel.training.folder import is_started, write_inputs, write_round
 from partlabel.training.head import solve_head
 from partlabel.training.optimizer import build_loss
+from partlabel.training.presets import AUTO, DEFAULT
 from partlabel.training.run import RELABELLED, Run
 from partlabel.training.state import Batches, Job, State, begin, build_model, open_batches, save
 from partlabel.training.summary import epoch_line, round_line
@@ -52,7 +54,8 @@ def train(
         images: folder of the images.
         out: folder to write; it must be new, or an unfinished run to ``resume``.
         config: all settings; None takes those of the preset.
-        preset: name of the settings, see :meth:`Config.preset`; None is "small".
+        preset: name of the settings, see :meth:`Config.preset`, or "auto", see :mod:`partlabel.training.choosing`; None
+            is "small".
         validation: labels to validate on, of images in the same folder; None holds out ``config.validation`` of the
             table.
         truth: true labels, for experiments; the labels that relabelling adds are compared with them, nothing else.
@@ -77,6 +80,8 @@ def train(
     (('red', 'green'), True)
     """
     earlier = Run(after) if after is not None else None
+    if preset == AUTO and config is None:
+        config, preset = automatic(labels, Path(images), Path(out), resume), None
     config = _chosen(config, preset, earlier)
     with start(config) as engine, ExitStack() as held:  # a mistake ends all processes, and is said once
         loss = build_loss(config.loss, labels.num_classes)
@@ -137,7 +142,7 @@ def _chosen(config: Config | None, preset: str | None, earlier: Run | None) -> C
         raise UserError("config and preset both choose the settings; give one of them")
     if config is None and preset is None and earlier is not None:
         return earlier.config
-    return Config.preset(preset or "small") if config is None else config
+    return Config.preset(preset or DEFAULT) if config is None else config
 
 
 def _identity(config: Config, labels: LabelTable, validation: LabelTable | None, earlier: Run | None) -> dict[str, Any]:

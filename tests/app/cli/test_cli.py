@@ -131,9 +131,9 @@ def test_help_answers_at_once():
         (["inspect", "x", "--pgn", "y"], "--png"),
         (["simulate", "x", "half", "-o", "y"], "noisy+"),
         (["simulate", "x", "partial", "--proportion", "much", "-o", "y"], "much"),
-        (["import", "spreadsheet", "x", "-o", "y"], "spreadsheet"),
-        (["import", "csv", "x"], "--output"),
-        (["import", "csv", "x", "-o", "y", "--codign", "native"], "--coding"),
+        (["import", "spreadsheet", ".", "-o", "y"], "spreadsheet"),
+        (["import", "csv", "."], "--output"),
+        (["import", "csv", ".", "-o", "y", "--codign", "native"], "--coding"),
     ],
 )
 def test_mistyped_commands_are_explained(capsys, words, said):
@@ -414,7 +414,7 @@ def test_predict_lists_every_bad_picture_or_leaves_it_out(capsys, job, tmp_path)
 
 
 def test_predict_refuses_what_it_cannot_write_or_find(capsys, job, tmp_path):
-    assert ".parquet" in refused(capsys, "predict", job / "run", job / "photos", "-o", tmp_path / "out.xlsx")
+    assert ".parquet" in refused(capsys, "predict", job / "run", job / "photos", "-o", tmp_path / "out.json")
     assert "no image" in refused(capsys, "predict", job / "run", tmp_path, "-o", tmp_path / "out.csv")
     assert "folder" in refused(
         capsys, "predict", job / "run", job / "photos", "--images", tmp_path, "-o", tmp_path / "out.csv"

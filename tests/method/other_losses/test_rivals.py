@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from partlabel.method.other_losses.assume_negative import (
     weak_assume_negative,
 )
 from partlabel.method.other_losses.asymmetric import asymmetric
+from partlabel.method.other_losses.entropy import entropy_maximization
 from partlabel.method.other_losses.hill import hill
 from partlabel.method.other_losses.large_loss import large_loss_correction, large_loss_rejection
+from partlabel.method.other_losses.selective import partial_asymmetric, selective
 from partlabel.method.other_losses.splc import splc
 from partlabel.training.config import Config
 from partlabel.training.optimizer import build_loss
@@ -46,7 +49,15 @@ LOSSES: dict[str, tuple[Callable[..., Tensor], Callable[..., complex], dict[str,
     "ll-r-4": (large_loss_rejection, reference.ll_r, {"epoch": 4, "delta": 7.0}),
     "ll-ct-1": (large_loss_correction, reference.ll_ct, {"epoch": 1}),
     "ll-ct-4": (large_loss_correction, reference.ll_ct, {"epoch": 4, "delta": 7.0}),
+    "em": (entropy_maximization, reference.em, {}),
+    "em-more": (entropy_maximization, reference.em, {"alpha": 0.7}),
+    "p-asl": (partial_asymmetric, reference.p_asl, {}),
+    "p-asl-other": (partial_asymmetric, reference.p_asl, {"gamma_pos": 1.0, "gamma_neg": 2.0, "gamma_unknown": 3.0}),
+    "csl": (selective, reference.csl, {}),
+    "csl-fewer": (selective, reference.csl, {"likely": 0.6, "gamma_unknown": 3.0}),
 }
+#: what an unknown label costs at a score far below 0 where it is told to be uncertain
+NOT_FREE = {"em": 0.1 * np.log(2), "em-more": 0.7 * np.log(2)}
 EACH = pytest.mark.parametrize("name", LOSSES)
 
 
@@ -104,17 +115,21 @@ def test_very_large_scores(name: str, dtype: torch.dtype, size: float) -> None:
 @EACH
 @pytest.mark.parametrize("known", [0, 1, -1])
 def test_a_right_score_far_from_0_costs_nothing(name: str, known: int) -> None:
-    """Present at 100, absent and unknown at -100; not smoothed labels, and not those that LL-Ct turns round."""
+    """Present at 100, absent and unknown at -100; not smoothed labels, and not ``NOT_FREE``."""
     value, _ = gradient(name, torch.full((2, 3), 100.0 if known > 0 else -100.0), torch.full((2, 3), known))
-    assert (value > 1) == (name.startswith("an-ls") or (name == "ll-ct-4" and known == 0))
-    assert value > 1 or value == pytest.approx(0, abs=1e-30)
+    if name == "ll-ct-4" and known == 0:
+        assert value == pytest.approx(200 / 6)  # 21 % of six labels, rounded up, are turned round
+    elif name.startswith("an-ls"):
+        assert value > 1
+    else:
+        assert value == pytest.approx(NOT_FREE.get(name, 0) if known == 0 else 0, rel=1e-6, abs=1e-30)
 
 
 @EACH
 def test_a_batch_without_known_labels(name: str) -> None:
     """It is learned from like any other, as unknown labels count; partial-BCE is 0 there."""
     torch.manual_seed(0)
-    scores, unknown = torch.randn(3, 5, dtype=torch.float64), torch.zeros(3, 5, dtype=torch.int8)
+    scores, unknown = torch.randn(3, 9, dtype=torch.float64), torch.zeros(3, 9, dtype=torch.int8)
     value, grad = gradient(name, scores, unknown)
     assert value == pytest.approx(np.real(LOSSES[name][1](scores.numpy(), unknown.numpy(), **LOSSES[name][2])))
     assert value > 0
@@ -202,9 +217,14 @@ def test_wrong_arguments(name: str) -> None:
         (splc, {"epoch": 2, "tau": 1.1}),
         (large_loss_rejection, {"epoch": 0}),
         (large_loss_correction, {"epoch": 2, "delta": 101.0}),
+        (entropy_maximization, {"alpha": -0.1}),
+        (partial_asymmetric, {"gamma_unknown": -1.0}),
+        (selective, {"gamma_neg": -1.0}),
+        (selective, {"likely": -1.0}),
+        (selective, {"prior": torch.zeros(2)}),
     ],
 )
-def test_settings_out_of_range(loss: Callable[..., Tensor], options: dict[str, float]) -> None:
+def test_settings_out_of_range(loss: Callable[..., Tensor], options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not "):
         loss(torch.zeros(2, 3), torch.zeros(2, 3), **options)
 

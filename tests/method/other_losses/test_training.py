@@ -96,7 +96,7 @@ def stop_at(epochs: list[int], number: int):
     return step
 
 
-@pytest.mark.parametrize("name", ["wan", "an-ls", "asl", "hill", "splc", "ll-r", "ll-ct"])
+@pytest.mark.parametrize("name", ["wan", "an-ls", "asl", "hill", "splc", "ll-r", "ll-ct", "em", "p-asl", "csl"])
 def test_each_trains(tmp_path: Path, single: LabelTable, name: str) -> None:
     config = tiny_config(freeze="all", loss__name=name, optim__epochs=4, optim__learning_rate=0.02)
     train(single, tmp_path / "pictures", out=tmp_path / "run", config=config)

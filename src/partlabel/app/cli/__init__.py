@@ -30,7 +30,8 @@ from partlabel.app.cli import (
     suspects,
     thresholds,
 )
-from partlabel.app.cli.steps import check_paths, following, next_step
+from partlabel.app.cli.paths import check_paths, check_sources
+from partlabel.app.cli.steps import following, next_step
 from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.core.text import shown
 
@@ -130,13 +131,15 @@ def _show_warning(
 @contextmanager
 def _only_writer(words: list[str]) -> Generator[None]:
     """Hold the file that a command is told to write, so that two that were started at once do not mix their results."""
+    check_sources(words)
     bound = app.parse_args(words, print_error=False, exit_on_error=False)[1]
     bound.apply_defaults()
     typed = " ".join(words[: 2 if words[:1] in (["labels"], ["import"]) else 1])
     name_of_command = f"partlabel {typed}"
-    check_paths(bound.arguments)
-    next_step.set(following(typed, bound.arguments))
+    check_paths(typed, bound)
+    asked = next_step.set(lambda: following(typed, bound.arguments))
     with ExitStack() as held:
+        held.callback(next_step.reset, asked)
         for name in _WRITTEN:
             output = bound.arguments.get(name)
             # What cannot be locked there cannot be written either, which the command says in its own words.

@@ -60,8 +60,6 @@ def complete(
         writable = [name for name, entry in formats.FORMATS.items() if entry.write]
         if format is not None and format not in writable:
             raise UserError(f"the format {format} cannot be written; these can: {', '.join(writable)}")
-        if not output.parent.is_dir():
-            raise UserError(f"{output}: the folder {output.parent} does not exist")
         table = None if labels is None else LabelTable.read_parquet(labels)
         with holding(run, "partlabel complete") if run.is_dir() else nullcontext():
             made, done = complete_run(run, images, table, precision=precision, confidence=confidence, seed=seed)

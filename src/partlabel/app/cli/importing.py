@@ -41,7 +41,7 @@ def _command(format: formats.Format) -> Any:
         with reporting(json) as report:
             check_place(output)
             try:
-                with Reporter().bar("megabytes read") as bar, watched(bar):
+                with Reporter().bar(f"reading {source}", "MB") as bar, watched(bar):
                     table, found = formats.read(format.name, [source, *more], **options)
             except UserError as error:
                 raise UserError(_as_flags(error.message, format), error.offenders) from error

@@ -14,6 +14,7 @@ from partlabel.core.errors import UserError
 
 #: files that were left out of a prediction and are named on the terminal
 _LEFT_OUT = 20
+_ENDINGS = (".csv", ".xlsx", ".html", ".parquet")
 
 
 def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) -> None:
@@ -56,30 +57,39 @@ def predict(
     *,
     output: Annotated[Path, Parameter(alias="-o")],
     images: Path | None = None,
+    wide: Annotated[bool, Parameter(show_default=False)] = False,
     on_bad: Literal["error", "skip"] = "error",
     json: Json = False,
 ) -> None:
     """Score images with a trained classifier.
 
     The file holds the score, the probability and the decision for each image and class; the decision is by the
-    threshold of the class (see `partlabel thresholds`), not by probability 0.5. A .csv file has a row for
-    each of them; a .parquet file has a row for each image, with lists in the order of the classes.
+    threshold of the class (see `partlabel thresholds`), not by probability 0.5. The ending says which file it is:
+
+    - `.csv`: a row for each image and class; with `--wide` a row for each image and a column for each class.
+    - `.xlsx`: the wide table as a workbook.
+    - `.html`: a page to look at, with small images, what was found in each, and where the surest class is seen.
+    - `.parquet`: a row for each image, with lists in the order of the classes.
+
     An .onnx file gives the same as the run that it was made from. It is run by onnxruntime on the CPU and needs nothing
     but itself, as classes, thresholds and calibration stand in it.
 
     Args:
         run: Run folder of `partlabel train`, or an .onnx file of `partlabel export`.
         source: Folder with images (those in its subfolders too), or a text file with the path of one image a line.
-        output: File to be written: .csv or .parquet.
+        output: File to be written: .csv, .xlsx, .html or .parquet.
         images: Folder that the paths in a text file start from; without it, the current folder.
+        wide: A row for each image in a .csv file.
         on_bad: Images that cannot be read: `error`, or `skip` to leave them out.
     """
     with reporting(json) as report:
         from partlabel.images import check
         from partlabel.tasks.predict import open_classifier, predictions, score
 
-        if output.suffix not in (".csv", ".parquet"):
-            raise UserError(f"{output}: predictions are written as .csv or .parquet")
+        if output.suffix not in _ENDINGS:
+            raise UserError(f"{output}: predictions are written as {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}")
+        if wide and output.suffix != ".csv":
+            raise UserError(f"--wide belongs to .csv; {output.suffix} has one form")
         model = open_classifier(run)
         names, paths, left_out = list_images(source, images)
         checked = check(paths)
@@ -95,7 +105,13 @@ def predict(
         paths = list(compress(paths, good))
         if not paths:
             raise UserError(f"{source}: none of the images can be read", [f"{p}: {why}" for p, why in bad])
-        predictions(model, names, score(model, paths)).write(output)
+        found = predictions(model, names, score(model, paths))
+        if output.suffix == ".html":
+            from partlabel.app.contact_sheet import write_contact_sheet
+
+            write_contact_sheet(output, model, paths, found, source.name or source.resolve().name)
+        else:
+            found.write(output, wide=wide)
         skipped = [{"picture": path, "reason": reason} for path, reason in bad]
         decided = {"goal": model.threshold_goal, "sources": dict(Counter(model.threshold_sources))}
         result = {

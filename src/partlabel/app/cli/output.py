@@ -29,12 +29,14 @@ Json = Annotated[
 def reporting(as_json: bool) -> Generator[Callable[[dict[str, Any], str], None]]:
     """Give a function ``report(result, text)`` that prints the result of a command in the form that was asked for.
 
+    The last line is the command that usually follows. A result that names it, as ``next``, has said it already.
+
     With ``as_json``, whatever else is printed inside the block, by any library, goes to standard error.
     """
     out = sys.stdout
 
     def report(result: dict[str, Any], text: str) -> None:
-        step = next_step.get()
+        step = "" if "next" in result else next_step.get()()
         if as_json:
             result = {**result, "next": step} if step else result
             text = json.dumps(result, ensure_ascii=False, allow_nan=False)

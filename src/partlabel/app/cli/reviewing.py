@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
+from partlabel.app.cli.steps import after_review
 from partlabel.core.errors import UserError
 
 
@@ -53,6 +55,11 @@ def review(
             ) from None
 
         def say(address: str) -> None:
-            report({"address": address, "run": str(run)}, f"Review page of {run}: {address}\nStop with Ctrl+C")
+            result = {"address": address, "run": str(run), "next": f"open {address} in a browser"}
+            report(result, f"Review page of {run}: {address}\nNext: open that address in a browser; stop with Ctrl+C")
 
-        serve(run, labels, images, host=host, port=port, browser=browser, say=say)
+        try:
+            serve(run, labels, images, host=host, port=port, browser=browser, say=say)
+        finally:
+            if (step := after_review(run, images)) and not json:
+                print(f"Next: {step}", file=sys.stderr)

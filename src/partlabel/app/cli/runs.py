@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, one_of_each_node, reporting
-from partlabel.app.cli.settings import Settings, make_config
+from partlabel.app.cli.settings import PresetName, Settings, make_config
 from partlabel.core.compute import is_first_process
+from partlabel.training.presets import DEFAULT, in_words
 
 if TYPE_CHECKING:
     from partlabel.labels.table import LabelTable
     from partlabel.training.run import Run
 
+#: the help is made here, as the presets are a registry
+_PRESETS = f"{in_words()}. Without a preset and without a file: {DEFAULT}."
+Preset = Annotated[PresetName, Parameter(help=_PRESETS)]
 Output = Annotated[Path, Parameter(alias="-o")]
 
 
@@ -24,7 +28,7 @@ def train(
     *,
     images: Path,
     output: Output,
-    preset: Literal["small", "paper"] | None = None,
+    preset: Preset | None = None,
     config: Path | None = None,
     validation: str | None = None,
     truth: Path | None = None,
@@ -43,8 +47,6 @@ def train(
         labels: Label table, a .parquet file written by `partlabel import`.
         images: Folder that the image names of the table start from.
         output: Run folder to be made.
-        preset: `small` keeps the backbone as it is, solves the rest at once and suits a laptop; `paper` is the paper's
-            setting and wants a GPU. Without a preset and without a file: small.
         config: Settings as a TOML file, such as the config.toml of another run.
         validation: Share of the images that is held out to validate on (0 for none), or another label table.
         truth: Label table with the true labels, for experiments: says how many labels that relabelling adds are right.
@@ -55,6 +57,7 @@ def train(
     """
     with reporting(json) as report:
         from partlabel.labels.table import LabelTable
+        from partlabel.training.choosing import automatic
         from partlabel.training.loop import train as run_training
         from partlabel.training.run import SETTINGS, Run
 
@@ -63,8 +66,8 @@ def train(
             if after is not None and preset is None and config is None:
                 Run(after)  # says where it is none
                 config = after / SETTINGS
-            chosen = make_config(preset, config, settings, share)
             table = LabelTable.read_parquet(labels)
+            chosen = make_config(preset, config, settings, share, lambda: automatic(table, images, output, resume))
             true = None if truth is None else LabelTable.read_parquet(truth)
         held = {"validation": held_out, "truth": true, "after": after}
         run = run_training(table, images, out=output, config=chosen, resume=resume, **held)

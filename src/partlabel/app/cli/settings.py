@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,6 +12,7 @@ from cyclopts import Group, Parameter
 from partlabel.core.errors import UserError
 from partlabel.method.losses import LOSSES
 from partlabel.method.strategies import STRATEGIES
+from partlabel.training.presets import AUTO, DEFAULT, PRESETS
 
 if TYPE_CHECKING:
     from partlabel.training.config import Config
@@ -18,9 +20,11 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     LossName = str
     StrategyName = str
+    PresetName = str
 else:  # the choices of the command line are the names in the registries
     LossName = Literal[tuple(LOSSES)]
     StrategyName = Literal[tuple(STRATEGIES)]
+    PresetName = Literal[(*PRESETS, AUTO)]
 
 GROUP = Group("Settings (what is left out comes from the preset or the settings file)", sort_key=10)
 
@@ -51,7 +55,8 @@ class Settings:
             that only matter in steps, such as `--epochs`, `--loss`, `--graph` or `--freeze none`, choose `sgd`.
         epochs: How often every image is used.
         batch_size: Images of one step.
-        learning_rate: Learning rate at the start.
+        learning_rate: Learning rate at the start; where the preset has another one for the head, that changes in
+            proportion.
         weight_decay: Weight decay.
         precision: `32`, or half precision in the network: `bf16`, `16`.
         workers: Processes that decode images.
@@ -112,18 +117,26 @@ CONFIG_NAMES = {
     "epochs": "optim__epochs",
     "batch_size": "optim__batch_size",
     "learning_rate": "optim__learning_rate",
+    "head_learning_rate": "optim__head_learning_rate",
     "weight_decay": "optim__weight_decay",
 }
 
 
-def make_config(preset: str | None, file: Path | None, settings: Settings | None, validation: float | None) -> Config:
+def make_config(
+    preset: str | None,
+    file: Path | None,
+    settings: Settings | None,
+    validation: float | None,
+    automatic: Callable[[], Config] | None = None,
+) -> Config:
     """Put the settings of a training together: a preset or a file, with single settings changed.
 
     Args:
-        preset: name of a preset; with no file either, "small".
+        preset: name of a preset; with no file either, the default one.
         file: settings file.
         settings: the flags.
         validation: share of the images held out; None leaves it as it is.
+        automatic: gives the settings that the preset "auto" chooses.
 
     Raises:
         UserError: both a preset and a file, or settings that are wrong.
@@ -132,7 +145,10 @@ def make_config(preset: str | None, file: Path | None, settings: Settings | None
 
     if preset is not None and file is not None:
         raise UserError("--preset and --config both choose the settings; give one of them")
-    base = Config.read(file) if file is not None else Config.preset(preset or "small")
+    if preset == AUTO and automatic is not None:
+        base = automatic()
+    else:
+        base = Config.read(file) if file is not None else Config.preset(preset or DEFAULT)
     given: dict[str, Any] = {**vars(settings or Settings()), "validation": validation}
     if given["relabel_before"] is not None:
         given["relabel_before"] = _epochs(given["relabel_before"])
@@ -142,7 +158,14 @@ def make_config(preset: str | None, file: Path | None, settings: Settings | None
     in_steps = bool(idle) or given["freeze"] not in (None, "all")
     if base.optim.name == "closed-form" and given["optimizer"] is None and in_steps:
         given["optimizer"] = "sgd"
+    given["head_learning_rate"] = _in_proportion(base, given["learning_rate"])
     return base.replace(**{CONFIG_NAMES.get(name, name): value for name, value in given.items() if value is not None})
+
+
+def _in_proportion(base: Config, rate: float | None) -> float | None:
+    """The rate of the head that goes with another rate of the backbone; None leaves it as it is."""
+    of_head = base.optim.head_learning_rate
+    return None if rate is None or of_head is None else of_head * rate / base.optim.learning_rate
 
 
 def _epochs(text: str) -> list[int]:

@@ -48,8 +48,6 @@ def suspects(
 
         if output.suffix != ".csv":
             raise UserError(f"{output}: suspects are written as .csv")
-        if not output.parent.is_dir():
-            raise UserError(f"{output}: the folder {output.parent} does not exist")
         table = None if labels is None else LabelTable.read_parquet(labels)
         found = check_run(run, table, images, seed=seed)
         write_suspects(output, found.table, found.suspects)

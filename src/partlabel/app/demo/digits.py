@@ -23,6 +23,8 @@ from typing import Literal
 import numpy as np
 from PIL import Image, ImageDraw
 
+from partlabel.core.optional import require
+
 CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 ROWS = ((1, 2, 3), (4, 5, 6), (7, 8, 9))
 IN_ROW, OUT_OF_ROW, ZERO = 0.8, 0.08, 0.3
@@ -71,6 +73,7 @@ class Scene:
 
 @lru_cache(maxsize=1)
 def _load() -> Digits:
+    require("the demo needs", "sklearn")
     from sklearn.datasets import load_digits
 
     ink, values = load_digits(return_X_y=True)  # ink from 0 to 16, (N, 64)

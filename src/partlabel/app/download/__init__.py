@@ -74,7 +74,7 @@ class Download:
         if self.absent:
             lines.append(f"  the server does not have {len(self.absent):,} of them; their names are in {ABSENT}")
         lines.append(f"Terms: {self.dataset.terms}")
-        return "\n".join([*lines, *(["Next:", *(f"  {command}" for command in self.next)] if self.next else [])])
+        return "\n".join([*lines, *(f"Next: {command}" for command in self.next)])
 
 
 def download(
@@ -154,7 +154,7 @@ class _Job:
         def address(name: str) -> str:
             return mirrored(f"{self._dataset.pictures}/{name}", self._dataset, self._mirror)
 
-        with self._reporter.bar("pictures") as bar:
+        with self._reporter.bar("fetching images") as bar:
             absent = fetch_pictures(names, self._folder, address, bar)
         (self._folder / ABSENT).write_text("".join(f"{name}\n" for name in absent), encoding="utf-8")
         return absent
@@ -183,7 +183,7 @@ class _Job:
 
     def _unpack(self, file: File, target: Path, tree: Path) -> None:
         try:
-            with self._reporter.bar(f"unpacking {file.name}") as bar:
+            with self._reporter.bar(f"unpacking {file.name}", "files") as bar:
                 unpack(target, tree, file.limit, bar)
         except ArchiveError as error:
             bad = self._aside(target)
@@ -209,7 +209,7 @@ class _Job:
 
     def _fetch(self, file: File, target: Path) -> dict[str, Any]:
         address = mirrored(file.address, self._dataset, self._mirror)
-        with self._reporter.bar(f"{file.name}, MB") as bar:
+        with self._reporter.bar(f"fetching {file.name}", "MB") as bar:
             got = fetch(address, target, file.md5, self._reporter.line, _megabytes(bar))
         return {
             "address": address,

@@ -6,6 +6,7 @@ import base64
 import io
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from PIL import Image
 
@@ -24,16 +25,17 @@ def thumbnails(names: Iterable[str], folder: str | os.PathLike[str]) -> dict[str
         folder: the folder that they start from.
     """
     listed = list(dict.fromkeys(names))
-    made = {}
-    for name, path in zip(listed, find(listed, folder), strict=True):
-        if path is None:
-            continue
-        try:
-            picture = Image.fromarray(decode(path, _SIDE))
-        except ImageError:
-            continue
-        picture.thumbnail((_SIDE, _SIDE))
-        file = io.BytesIO()
-        picture.save(file, "JPEG", quality=_QUALITY, optimize=True)
-        made[name] = (f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}", *picture.size)
-    return made
+    made = {name: thumbnail(path) for name, path in zip(listed, find(listed, folder), strict=True) if path is not None}
+    return {name: found for name, found in made.items() if found is not None}
+
+
+def thumbnail(path: Path) -> tuple[str, int, int] | None:
+    """A small JPEG copy of an image file as a ``data:`` address, its width and height; None where it cannot be read."""
+    try:
+        picture = Image.fromarray(decode(path, _SIDE))
+    except ImageError:
+        return None
+    picture.thumbnail((_SIDE, _SIDE))
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=_QUALITY, optimize=True)
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}", *picture.size

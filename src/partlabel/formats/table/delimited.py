@@ -74,6 +74,7 @@ class TextTable(Table):
                     if batch.num_rows:
                         yield Batch(done, batch.columns)
                         done += batch.num_rows
+            # a quote that is not closed swallows the rows after it: the quotes are odd, or rows are fewer than lines
             if file.quotes % 2 or (file.quotes and done != file.lines - self.header_end):
                 self._check()
         except (pa.ArrowInvalid, UnicodeError):

@@ -82,21 +82,30 @@ def _take_apart(line: str, meaning: str, names: Sequence[str], job: Job) -> tupl
         return path, [part.strip() for part in tail[0].split(options.tag_separator)] if tail else []
     parts = [part.strip() for part in line.split(separator)]
     if meaning == "values":
-        vocabulary = frozenset(job.coding.codes) - {""}
-        count = _number_at_end([canonical(part) in vocabulary for part in parts])
+        are_values = [part != "" and canonical(part) in job.coding.codes for part in parts]
+        count = _number_at_end(are_values)
         if count != len(names) or count == len(parts):
-            hint = ""
-            if apart := next((word for sign, word in _SIGNS.items() if sign in parts[-1] and count == 0), ""):
-                hint = f" (values with another character between them: tag_separator={apart})"
-            elif any(part.isdigit() and canonical(part) not in vocabulary for part in parts):
-                hint = " (numbers of classes: entries=numbers)"
-            return f"{plural(count, 'value')} at the end, {len(names)} classes: {line[-60:]}{hint}"
+            found = f"{plural(count, 'value')} at the end, {len(names)} classes: {line[-60:]}"
+            return found + _other_reading(parts, are_values)
+    elif meaning == "numbers":
+        count = _number_at_end([part.isdigit() for part in parts])
     else:
-        count = _number_at_end([part.isdigit() for part in parts]) if meaning == "numbers" else len(parts) - 1
-        if count == len(parts):
-            return f"no image name: {line[-60:]}"
+        count = len(parts) - 1
+    if count == len(parts):
+        return f"no image name: {line[-60:]}"
+    # cut from the line, not joined from the parts: a path keeps the blanks that it has
     path = line.rsplit(separator, count)[0].strip() if count else line
     return path, parts[len(parts) - count :]
+
+
+def _other_reading(parts: Sequence[str], are_values: Sequence[bool]) -> str:
+    """Return the option that would read a line without enough values, in brackets, or nothing."""
+    joined = next((word for sign, word in _SIGNS.items() if sign in parts[-1]), None)
+    if joined is not None and not are_values[-1]:
+        return f" (values with another character between them: tag_separator={joined})"
+    if any(part.isdigit() and not value for part, value in zip(parts, are_values, strict=True)):
+        return " (numbers of classes: entries=numbers)"
+    return ""
 
 
 def _number_at_end(fits: Sequence[bool]) -> int:

@@ -1,0 +1,388 @@
+"""Scores of many images and classes, in memory or on disk, read a few images or a few classes at a time.
+
+A dense matrix of a million images and ten thousand classes fits into no memory, and nothing behind the scores needs
+one: what looks at images takes :meth:`Scores.chunks`, what looks at a class takes :meth:`Scores.blocks`, and what looks
+at known labels takes :meth:`Scores.pairs`. The same code serves a small array (:meth:`Scores.of`) and files on disk.
+
+A file is Parquet: a row for each image with its name in ``image``; its scores in ``score``, a list in the order of the
+classes, or above 64 classes in ``score_0``, ``score_64`` ..., so that a class is read without the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from partlabel.core.errors import UserError
+from partlabel.labels.pairs import ranges
+
+Floats: TypeAlias = NDArray[np.float32]
+
+#: classes in one column of a file
+BLOCK = 64
+#: numbers in a group of rows of a file, which is what is in memory at once
+_GROUP = 2**22
+#: bytes of a few classes of all images that are in memory at once, however many images there are
+_BLOCK_BYTES = 2**28
+#: numbers gathered at once where images lie in another order than they are asked for in
+_GATHERED = 2**25
+
+
+class Scores:
+    """Scores float32 (N, C) before the sigmoid, N images in an order of its own.
+
+    Made by :meth:`of` from an array, or by :func:`read_scores` from files.
+
+    >>> scores = Scores.of(np.array([[0.5, -1.0], [2.0, 3.0]], np.float32))
+    >>> scores.shape, scores.pairs(np.array([1, 0]), np.array([0, 1]))
+    ((2, 2), array([ 2., -1.], dtype=float32))
+    >>> [(first, block.shape) for first, block in scores.blocks()]
+    [(0, (2, 2))]
+    """
+
+    def __init__(self, images: int, classes: int) -> None:
+        self.num_images, self.num_classes = images, classes
+
+    @staticmethod
+    def of(values: Scores | NDArray[np.floating]) -> Scores:
+        """Take an array (N, C); scores stay as they are."""
+        return values if isinstance(values, Scores) else _Array(np.asarray(values))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and C."""
+        return self.num_images, self.num_classes
+
+    def chunks(self, low: int = 0, high: int | None = None) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+        """Give all images, some at a time: their numbers (n,) and scores (n, high - low) of some classes.
+
+        The order is the one on disk; each image comes once.
+        """
+        raise NotImplementedError
+
+    def take(self, rows: NDArray[np.int64]) -> Scores:
+        """Return the scores of some images, in the order given; an image may repeat."""
+        raise NotImplementedError
+
+    def select(self, columns: NDArray[np.int64]) -> Scores:
+        """Return the scores of some classes, in the order given."""
+        columns = np.asarray(columns, np.int64)
+        return self if np.array_equal(columns, np.arange(self.num_classes)) else _Columns(self, columns)
+
+    def scaled(self, slope: Floats, offset: Floats) -> Scores:
+        """Return ``slope * scores + offset``, both (C,) in single precision."""
+        return _Scaled(self, slope, offset)
+
+    def block(self, low: int, high: int) -> Floats:
+        """Return the classes ``low`` to ``high`` of all images, (high - low, N)."""
+        result = np.empty((high - low, self.num_images), np.float32)
+        for rows, values in self.chunks(low, high):
+            result[:, rows] = values.T
+        return result
+
+    def blocks(self) -> Iterator[tuple[int, Floats]]:
+        """Give all classes, some at a time: the number of the first one, and scores (k, N)."""
+        most = max(1, min(BLOCK, _BLOCK_BYTES // (4 * max(self.num_images, 1))))
+        step = next(size for size in (64, 32, 16, 8, 4, 2, 1) if size <= most)  # divides BLOCK: no column is read twice
+        for low in range(0, self.num_classes, step):
+            yield low, self.block(low, min(low + step, self.num_classes))
+
+    def in_order(self) -> Iterator[tuple[int, Floats]]:
+        """Give all images in order, some at a time: the number of the first one, and scores (n, C)."""
+        step = max(1, _GATHERED // max(self.num_classes, 1))
+        for low in range(0, self.num_images, step):
+            yield low, self.take(np.arange(low, min(low + step, self.num_images))).dense()
+
+    def pairs(self, image: NDArray[np.integer], cls: NDArray[np.integer]) -> Floats:
+        """Return the scores (K,) of some pairs."""
+        order = np.argsort(image, kind="stable")
+        start = np.searchsorted(image[order], np.arange(self.num_images + 1))
+        result = np.empty(len(image), np.float32)
+        for rows, values in self.chunks():
+            count = start[rows + 1] - start[rows]
+            if count.any():
+                at = order[ranges(start[rows], count)]
+                result[at] = values[np.repeat(np.arange(len(rows)), count), cls[at]]
+        return result
+
+    def dense(self) -> Floats:
+        """Return the whole array (N, C): mind its memory."""
+        result = np.empty(self.shape, np.float32)
+        for rows, values in self.chunks():
+            result[rows] = values
+        return result
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the whole array, for NumPy."""
+        return np.asarray(self.dense(), dtype)
+
+
+class _Array(Scores):
+    def __init__(self, values: NDArray[np.floating]) -> None:
+        super().__init__(*values.shape)
+        self.values = values
+
+    def chunks(self, low: int = 0, high: int | None = None) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+        step = max(1, _GROUP // max(self.num_classes, 1))
+        for start in range(0, self.num_images, step):
+            rows = np.arange(start, min(start + step, self.num_images))
+            yield rows, self.values[start : start + step, low:high].astype(np.float32, copy=False)
+
+    def take(self, rows: NDArray[np.int64]) -> Scores:
+        return _Array(self.values[rows])
+
+    def block(self, low: int, high: int) -> Floats:
+        return np.ascontiguousarray(self.values[:, low:high].T, np.float32)
+
+    def in_order(self) -> Iterator[tuple[int, Floats]]:
+        for rows, values in self.chunks():
+            yield int(rows[0]), values
+
+    def pairs(self, image: NDArray[np.integer], cls: NDArray[np.integer]) -> Floats:
+        return self.values[image, cls].astype(np.float32, copy=False)
+
+    def dense(self) -> Floats:
+        return self.values.astype(np.float32, copy=False)
+
+
+class _Columns(Scores):
+    """Some classes of other scores."""
+
+    def __init__(self, whole: Scores, columns: NDArray[np.int64]) -> None:
+        super().__init__(whole.num_images, len(columns))
+        self.whole, self.columns = whole, columns
+
+    def chunks(self, low: int = 0, high: int | None = None) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+        wanted = self.columns[low:high]
+        first, last = (int(wanted.min()), int(wanted.max()) + 1) if len(wanted) else (0, 0)
+        for rows, values in self.whole.chunks(first, last):
+            yield rows, values[:, wanted - first]
+
+    def take(self, rows: NDArray[np.int64]) -> Scores:
+        return _Columns(self.whole.take(rows), self.columns)
+
+    def pairs(self, image: NDArray[np.integer], cls: NDArray[np.integer]) -> Floats:
+        return self.whole.pairs(image, self.columns[cls])
+
+
+class _Scaled(Scores):
+    """Other scores times a slope and plus an offset of each class."""
+
+    def __init__(self, whole: Scores, slope: Floats, offset: Floats) -> None:
+        super().__init__(*whole.shape)
+        self.whole, self.slope, self.offset = whole, slope, offset
+
+    def chunks(self, low: int = 0, high: int | None = None) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+        for rows, values in self.whole.chunks(low, high):
+            yield rows, values * self.slope[low:high] + self.offset[low:high]
+
+    def take(self, rows: NDArray[np.int64]) -> Scores:
+        return _Scaled(self.whole.take(rows), self.slope, self.offset)
+
+    def pairs(self, image: NDArray[np.integer], cls: NDArray[np.integer]) -> Floats:
+        return self.whole.pairs(image, cls) * self.slope[cls] + self.offset[cls]
+
+
+class _Stored(Scores):
+    """Scores in files.
+
+    Args:
+        files: with the scores of C classes each.
+        place: (N,) where each image lies: a number that counts the rows of all files, one after the other.
+    """
+
+    def __init__(self, files: Sequence[ScoreFile], place: NDArray[np.int64], classes: int) -> None:
+        super().__init__(len(place), classes)
+        self.files, self.place = files, place
+        self._order = np.argsort(place, kind="stable")
+        self._sorted = place[self._order]
+
+    def chunks(self, low: int = 0, high: int | None = None) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+        high, start = self.num_classes if high is None else high, 0
+        for file in self.files:
+            end = start + file.num_images
+            first, last = np.searchsorted(self._sorted, [start, end])
+            if last > first:
+                wanted = self._sorted[first:last] - start
+                for at, values in file.read(wanted, low, high):
+                    yield self._order[first:last][at], values
+            start = end
+
+    def take(self, rows: NDArray[np.int64]) -> Scores:
+        return _Stored(self.files, self.place[rows], self.num_classes)
+
+    def in_order(self) -> Iterator[tuple[int, Floats]]:
+        if not np.array_equal(self._order, np.arange(self.num_images)):
+            yield from super().in_order()
+            return
+        for rows, values in self.chunks():
+            yield int(rows[0]), values
+
+
+class ScoreFile:
+    """One file of scores.
+
+    Attributes:
+        path: the file.
+        num_images: its rows.
+        about: what was written of the model and the classes, as plain values.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Read what the file is.
+
+        Raises:
+            UserError: it is missing, cut, or no file of scores.
+        """
+        self.path = Path(path)
+        try:
+            found = pq.read_metadata(self.path)
+            schema = found.schema.to_arrow_schema()
+            self.num_images = found.num_rows
+            self._groups = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
+            self.about: dict[str, Any] = {
+                key.decode(): json.loads(value)
+                for key, value in (found.metadata or {}).items()
+                if key not in (b"ARROW:schema", b"pandas")
+            }
+            classes = self.about["classes"]
+            named = [name for name in schema.names if name == "score" or name.startswith("score_")]
+            widths = [schema.field(name).type.list_size for name in named]
+        except (OSError, pa.ArrowInvalid, KeyError, ValueError, AttributeError) as error:
+            raise UserError(f"{path}: is no whole file of scores of all classes ({error})") from None
+        self._columns = dict(zip(np.cumsum([0, *widths])[:-1].tolist(), zip(named, widths, strict=True), strict=True))
+        if sum(widths) != len(classes):
+            raise UserError(f"{path}: holds {sum(widths)} scores of each image for {len(classes)} classes")
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """C names."""
+        return tuple(self.about["classes"])
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column of the file, such as ``image``."""
+        return pq.read_table(self.path, columns=[name])[name].combine_chunks()
+
+    def read(self, rows: NDArray[np.int64], low: int, high: int) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+        """Give some rows (sorted; they may repeat), some at a time: positions in ``rows``, and scores of classes."""
+        wanted = {
+            first: (name, width)
+            for first, (name, width) in self._columns.items()
+            if first < high and low < first + width
+        }
+        names = [name for name, _ in wanted.values()]
+        if not names:
+            yield np.arange(len(rows)), np.empty((len(rows), 0), np.float32)
+            return
+        begin = min(wanted)
+        start = 0
+        with pq.ParquetFile(self.path) as file:
+            for group, count in enumerate(self._groups):
+                first, last = np.searchsorted(rows, [start, start + count])
+                if last > first:
+                    table = file.read_row_group(group, columns=names)
+                    values = np.empty((count, sum(width for _, width in wanted.values())), np.float32)
+                    for at, (name, width) in wanted.items():
+                        values[:, at - begin : at - begin + width] = _floats(table[name], width)
+                    yield np.arange(first, last), values[rows[first:last] - start, low - begin : high - begin]
+                start += count
+
+
+def _floats(column: pa.ChunkedArray, width: int) -> Floats:
+    flat = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    return np.concatenate(flat).astype(np.float32, copy=False).reshape(-1, width)
+
+
+class ScoreWriter:
+    """Writes one file of scores, some images at a time; use it inside :func:`partlabel.core.files.replacing`.
+
+    Args:
+        path: the file.
+        classes: C names.
+        about: more to say of it, as plain values.
+        columns: names and types of further columns.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        classes: Sequence[str],
+        about: Mapping[str, Any] | None = None,
+        columns: Mapping[str, pa.DataType] | None = None,
+    ) -> None:
+        count = len(classes)
+        firsts = range(0, max(count, 1), BLOCK)
+        self._blocks = {
+            ("score" if count <= BLOCK else f"score_{low}"): (low, min(low + BLOCK, count)) for low in firsts
+        }
+        lists = [(name, pa.list_(pa.float32(), high - low)) for name, (low, high) in self._blocks.items()]
+        notes = {"classes": list(classes), **(about or {})}
+        self._schema = pa.schema([("image", pa.string()), *(columns or {}).items(), *lists]).with_metadata(
+            {key: json.dumps(value, ensure_ascii=False) for key, value in notes.items()}
+        )
+        self._file = pq.ParquetWriter(
+            path, self._schema, compression="none", use_dictionary=False, write_statistics=False
+        )
+        self._rows = max(1, _GROUP // max(count, 1))
+        self._waiting: list[tuple[dict[str, pa.Array], Floats]] = []
+        self._count = 0
+
+    def add(self, images: Sequence[str] | pa.Array, scores: NDArray[np.floating], **columns: pa.Array) -> None:
+        """Add images (n,) with their scores (n, C) and what else is said of each."""
+        names = images if isinstance(images, pa.Array) else pa.array(list(images), pa.string())
+        self._waiting.append(({"image": names, **columns}, np.asarray(scores, np.float32)))
+        self._count += len(scores)
+        if self._count >= self._rows:
+            self._write()
+
+    def _write(self) -> None:
+        if not self._waiting:
+            return
+        scores = np.concatenate([values for _, values in self._waiting])
+        made = {
+            field: pa.concat_arrays([columns[field] for columns, _ in self._waiting]) for field in self._waiting[0][0]
+        }
+        for name, (low, high) in self._blocks.items():
+            flat = pa.array(np.ascontiguousarray(scores[:, low:high]).reshape(-1))
+            made[name] = pa.FixedSizeListArray.from_arrays(flat, high - low)
+        self._file.write_table(pa.table(made, schema=self._schema), row_group_size=self._rows)
+        self._waiting, self._count = [], 0
+
+    def __enter__(self) -> ScoreWriter:
+        return self
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        if kind is None:
+            self._write()
+            self._file.close()
+        else:
+            with suppress(Exception):  # what went wrong before is what is said
+                self._file.close()
+
+
+def read_scores(files: Sequence[ScoreFile], place: NDArray[np.int64] | None = None) -> Scores:
+    """Open files as one.
+
+    Args:
+        files: at least one, of the same classes.
+        place: (N,) where the image wanted lies, counted over the rows of all files; None takes all in order.
+
+    Raises:
+        UserError: the classes differ.
+    """
+    classes = files[0].classes
+    wrong = [str(file.path) for file in files if file.classes != classes]
+    if wrong:
+        raise UserError(f"the scores are of other classes than those of {files[0].path}", wrong)
+    if place is None:
+        place = np.arange(sum(file.num_images for file in files))
+    return _Stored(files, np.asarray(place, np.int64), len(classes))

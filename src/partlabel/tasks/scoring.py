@@ -1,0 +1,220 @@
+"""Scores that every task shares: computed once for a model and the content of an image, and kept in files.
+
+``evaluate``, ``predict``, ``complete``, ``next`` and ``review`` ask here. Scores lie in the cache folder, in a folder
+named after all that they depend on: weights, network, preprocessing, kind of device and version. A file holds the
+scores of some images, each under the hash of what it holds, and is whole or not there: a pass that is killed goes on
+after its last file. An image that was exchanged has another hash, so a stale score cannot be found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from partlabel.core.compute import default_device
+from partlabel.core.errors import UserError
+from partlabel.core.files import replacing
+from partlabel.core.progress import Reporter
+from partlabel.images import ImageError, check
+from partlabel.images.contents import facts_of, known_contents
+from partlabel.models.model import Model
+from partlabel.models.onnx import OnnxModel
+from partlabel.models.scores import ScoreFile, Scores, ScoreWriter, read_scores
+from partlabel.tasks.predict import score, score_batches
+from partlabel.training.batches import cache_folder
+
+#: fewer images are scored faster than they are looked up
+FEW = 64
+#: images in one file, of which at most one is lost when a pass is killed
+IN_FILE = 2048
+#: bytes of stored scores above which those of models that were not used for long are removed
+LIMIT = 32 * 2**30
+#: seconds within which stored scores may be in use by another process
+_IN_USE = 3600.0
+_HASH = pa.binary(32)
+
+
+def scored(
+    model: Model | OnnxModel,
+    paths: Sequence[Path],
+    *,
+    device: str | torch.device | None = None,
+    workers: int | None = None,
+) -> Scores:
+    """Score image files, those only whose scores are not stored yet.
+
+    Args:
+        model: the classifier, the mode of which is put back afterwards, or an exported one.
+        paths: N image files; those that are to be scored are checked first.
+        device: where to run; None takes the GPU if there is one. An exported classifier always runs on the CPU.
+        workers: loader processes; None chooses.
+
+    Returns:
+        (N, C), in the order of ``paths``; never all in memory where there are many images.
+
+    Raises:
+        UserError: images cannot be read (all are named), or the disk has no room for the scores.
+    """
+    if len(paths) <= FEW:
+        check(paths).raise_if_bad()
+        return Scores.of(score(model, paths, device=device, workers=workers))
+    on = "cpu" if isinstance(model, OnnxModel) else torch.device(device or default_device()).type
+    folder = cache_folder() / "scores" / model_digest(model, on)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
+    except OSError as error:
+        raise UserError(
+            f"{folder}: scores cannot be stored ({error.strerror}); set PARTLABEL_CACHE to a folder with room"
+        ) from None
+    known = contents_of(paths, folder.parent)
+    contents = known["hash"]
+    place, files = _stored(folder, contents)
+    missing = np.flatnonzero(place < 0)
+    if len(missing):
+        with Reporter().bar("checking images") as bar:
+            check([paths[i] for i in missing.tolist()], progress=bar).raise_if_bad()
+        _, first = np.unique(contents[missing], return_index=True)  # images of the same content are scored once
+        new = missing[np.sort(first)]
+        _check_room(folder, len(new) * len(model.classes) * 4)
+        _fill(folder, model, [paths[i] for i in new.tolist()], known[new], device, workers)
+        place, files = _stored(folder, contents)
+    return read_scores(files, place)
+
+
+def model_digest(model: Model | OnnxModel, device: str) -> str:
+    """Return 32 hexadecimal digits that change with all that scores depend on, but for the image.
+
+    Thresholds and calibration do not count: they make decisions of scores.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    about = [version("partlabel"), list(model.classes), device]
+    if isinstance(model, OnnxModel):
+        with open(model.path, "rb") as file:
+            about.append(hashlib.file_digest(file, "blake2b").hexdigest())
+    else:
+        described = model.describe()
+        about += [described["preprocessing"], described["model"] | {"weights": ""}]
+        for name, value in model.state_dict().items():
+            digest.update(name.encode())
+            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    digest.update(json.dumps(about).encode())
+    return digest.hexdigest()
+
+
+def contents_of(paths: Sequence[Path], folder: Path) -> NDArray[np.void]:
+    """Return facts and hash of each file; those whose facts are known from an earlier time are not read.
+
+    Args:
+        paths: N files.
+        folder: where this is remembered.
+
+    Returns:
+        (N,) of :data:`partlabel.images.contents.ROW`.
+
+    Raises:
+        UserError: files cannot be read; all bad ones are named.
+    """
+    names = hashlib.blake2b(digest_size=8)
+    for path in paths:
+        names.update(os.fsencode(os.path.abspath(path)) + b"\0")
+    try:
+        with Reporter().bar("looking for images that were changed") as bar:
+            return known_contents(paths, folder / f"contents-{names.hexdigest()}.npy", bar)
+    except ImageError:
+        check(paths).raise_if_bad()
+        raise
+
+
+def _stored(folder: Path, contents: NDArray[np.bytes_]) -> tuple[NDArray[np.int64], list[ScoreFile]]:
+    """Where the scores of images lie, counted over the rows of all files, -1 where they are not stored; and the files.
+
+    A damaged file is removed, and its images count as not scored.
+    """
+    place, files, start = np.full(len(contents), -1, np.int64), [], 0
+    order = np.argsort(contents)
+    wanted = contents[order]
+    for path in sorted(folder.glob("*.parquet")):
+        try:
+            file = ScoreFile(path)
+            there = np.array(file.column("content").to_pylist(), "S32")
+        except (UserError, OSError, pa.ArrowInvalid, KeyError):
+            path.unlink(missing_ok=True)
+            continue
+        low, high = np.searchsorted(wanted, there, "left"), np.searchsorted(wanted, there, "right")
+        for row in np.flatnonzero(high > low).tolist():
+            place[order[low[row] : high[row]]] = start + row
+        files.append(file)
+        start += file.num_images
+    return place, files
+
+
+def _fill(
+    folder: Path,
+    model: Model | OnnxModel,
+    paths: list[Path],
+    known: NDArray[np.void],
+    device: str | torch.device | None,
+    workers: int | None,
+) -> None:
+    """Score images and write a file for each ``IN_FILE`` of them."""
+    contents = known["hash"]
+    batches = score_batches(model, paths, cut=IN_FILE, device=device, workers=workers)
+    with Reporter().bar("scoring images") as bar:
+        for start in range(0, len(paths), IN_FILE):
+            end = min(start + IN_FILE, len(paths))
+            own = hashlib.blake2b(contents[start:end].tobytes(), digest_size=8).hexdigest()
+            with (
+                replacing(folder / f"{own}.parquet") as temporary,
+                ScoreWriter(temporary, model.classes, columns={"content": _HASH}) as writer,
+            ):
+                for rows, values in batches:
+                    names = [str(paths[i]) for i in rows]
+                    hashes = pa.array([contents[i].ljust(32) for i in rows], _HASH)
+                    writer.add([name.encode(errors="replace").decode() for name in names], values, content=hashes)
+                    bar(int(rows[-1]) + 1, len(paths))
+                    if rows[-1] + 1 == end:
+                        break
+                _check_unchanged(paths[start:end], known[start:end])
+
+
+def _check_unchanged(paths: list[Path], known: NDArray[np.void]) -> None:
+    """Refuse images that were changed after their hash was taken: their scores may be those of the new content."""
+    found = [facts_of(os.stat(path)) == tuple(row["facts"].tolist()) for path, row in zip(paths, known, strict=True)]
+    if not all(found):
+        changed = [str(path) for path, same in zip(paths, found, strict=True) if not same]
+        raise UserError(f"{len(changed)} images were changed while they were scored; start again", changed)
+
+
+def _check_room(folder: Path, needed: int) -> None:
+    """Remove stored scores of models that were not used for long, where all together are too many.
+
+    Raises:
+        UserError: the disk has no room for what is needed.
+    """
+    sizes = {
+        other: sum(file.stat().st_size for file in other.glob("*.parquet"))
+        for other in folder.parent.iterdir()
+        if other.is_dir()
+    }
+    total = sum(sizes.values()) + needed
+    for other in sorted(sizes, key=lambda other: other.stat().st_mtime):
+        if total > LIMIT and other != folder and time.time() - other.stat().st_mtime > _IN_USE:
+            shutil.rmtree(other, ignore_errors=True)
+            total -= sizes[other]
+    if needed > shutil.disk_usage(folder).free:
+        raise UserError(
+            f"{folder}: the scores need {needed / 2**30:.1f} GiB, which the disk does not have; set PARTLABEL_CACHE to "
+            "a folder with room"
+        )

@@ -1,0 +1,167 @@
+"""The unknown pairs of a table with their scores, class by class, and what is counted in them without holding them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partlabel.labels.table import LabelTable
+from partlabel.metrics import risk_control
+from partlabel.models.scores import Scores
+
+#: the 32 bits of a score are counted in two halves
+_HALF = 2**16
+
+
+@dataclass(frozen=True)
+class Known:
+    """Known labels in the order of their classes: image, class, score and label.
+
+    Those of class c lie at ``start[c]:start[c + 1]``.
+    """
+
+    image: NDArray[np.int64]
+    cls: NDArray[np.int64]
+    score: NDArray[np.float32]
+    label: NDArray[np.int8]
+    start: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, table: LabelTable, scores: Scores) -> Known:
+        """Take all known labels of a table."""
+        image, column = table.pair_images(), table.indices.astype(np.int64)
+        score = scores.pairs(image, column)
+        order = np.argsort(column, kind="stable")
+        start = np.concatenate([[0], np.cumsum(np.bincount(column, minlength=table.num_classes))])
+        return cls(image[order], column[order], score[order], table.values[order], start)
+
+    def count(self) -> NDArray[np.int64]:
+        """Return the number of labels of each class, (C,)."""
+        return np.diff(self.start)
+
+    def of_class(self, number: int) -> slice:
+        """Return where the labels of a class lie."""
+        return slice(int(self.start[number]), int(self.start[number + 1]))
+
+
+class Unknown:
+    """The unknown pairs of a table.
+
+    Args:
+        table: N images and C classes.
+        scores: (N, C).
+        leave: bool (N,), images that do not count; None leaves none out.
+
+    Attributes:
+        count: (C,) unknown pairs of each class.
+    """
+
+    def __init__(self, table: LabelTable, scores: Scores, leave: NDArray[np.bool_] | None = None) -> None:
+        if scores.shape != (table.num_images, table.num_classes):
+            raise ValueError(f"scores are {scores.shape}, expected {(table.num_images, table.num_classes)}")
+        self.scores, self.class_names, self.num_classes = scores, table.classes, table.num_classes
+        self._wanted = np.ones(table.num_images, bool) if leave is None else ~leave
+        self._image, self._start = by_class(table)
+        known = np.bincount(table.indices[self._wanted[table.pair_images()]], minlength=table.num_classes)
+        self.count = np.count_nonzero(self._wanted) - known
+
+    def classes(
+        self, only: NDArray[np.bool_] | None = None
+    ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.float32]]]:
+        """Give each class: its number, the images of its unknown pairs in order, and their scores.
+
+        Args:
+            only: bool (C,), classes that are wanted; None gives all.
+        """
+        if only is not None and not only.any():
+            return
+        for low, block in self.scores.blocks():
+            for c, scores in enumerate(block, low):
+                if only is not None and not only[c]:
+                    continue
+                open_ = self._wanted.copy()
+                open_[self._image[self._start[c] : self._start[c + 1]]] = False
+                rows = np.flatnonzero(open_)
+                yield c, rows, scores[rows]
+
+
+def by_class(table: LabelTable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the images of the known labels, (K,), class after class, and where each class starts, (C + 1,)."""
+    order = np.argsort(table.indices, kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(table.indices, minlength=table.num_classes))])
+    return table.pair_images()[order], start
+
+
+class Pool:
+    """The unknown pairs of many classes, of which only counts are held; for one sign.
+
+    It is shown every class once by :meth:`look`; scores of a rank are then found by going through them once more.
+    They are exact: the upper 16 bits of each score are counted first, then the lower ones where a rank lies.
+
+    Args:
+        unknown: all pairs.
+        classes: numbers of the classes of the pool.
+        sign: +1 or -1: scores are multiplied by it.
+        held: (n,) scores of held-out labels, with their own sign, that the pool is compared with.
+    """
+
+    def __init__(self, unknown: Unknown, classes: NDArray[np.int64], sign: int, held: NDArray[np.float32]) -> None:
+        self._unknown, self._sign, self._held = unknown, sign, held
+        self._inside = np.zeros(unknown.num_classes, bool)
+        self._inside[classes] = True
+        self._distinct = np.unique(held)
+        self._below, self._upto = (np.zeros(len(self._distinct) + 1, np.int64) for _ in range(2))
+        self._upper = np.zeros(_HALF, np.int64)
+        self.total, self.positive = 0, 0
+
+    def look(self, number: int, scores: NDArray[np.float32]) -> None:
+        """Count the scores of a class, if it is one of the pool."""
+        if not self._inside[number]:
+            return
+        self.total += len(scores)
+        high = _bits(self._sign * scores) >> np.uint32(16)
+        self._upper += np.bincount(high, minlength=_HALF)
+        self.positive = int(self._upper.sum())
+        if len(self._distinct):
+            ranked = np.sort(scores)
+            self._below[:-1] += np.searchsorted(ranked, self._distinct, side="left")
+            self._upto[:-1] += np.searchsorted(ranked, self._distinct, side="right")
+
+    def compare(self) -> tuple[float, float, bool]:
+        """Compare the scores of the held-out labels with those of the pool, see :func:`risk_control.compare`."""
+        return risk_control.compare_counts(self._held, self._below[:-1], self._upto[:-1], self.total)
+
+    def highest(self, count: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return the ``count``-th highest scores, and how many are at least as high."""
+        above = np.concatenate([np.cumsum(self._upper[::-1])[::-1][1:], [0]])  # scores with larger upper bits
+        upper = _HALF - 1 - np.searchsorted(np.cumsum(self._upper[::-1]), count, side="left")
+        wanted, slot = np.unique(upper, return_inverse=True)
+        lower = self._lower(wanted)
+        left = np.cumsum(lower[:, ::-1], axis=1)  # of each half: scores from its largest lower bits on
+        found, reached = np.empty(len(count), np.uint32), np.empty(len(count), np.int64)
+        for i, (own, rank) in enumerate(zip(slot.tolist(), (count - above[upper]).tolist(), strict=True)):
+            at = int(np.searchsorted(left[own], rank, side="left"))
+            found[i] = (int(wanted[own]) << 16) + _HALF - 1 - at
+            reached[i] = above[wanted[own]] + left[own, at]
+        return found.view(np.float32), reached
+
+    def _lower(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Count the lower bits (len(wanted), 65,536) of the scores with some upper bits."""
+        slot = np.full(_HALF, -1, np.int64)
+        slot[wanted] = np.arange(len(wanted))
+        result = np.zeros(len(wanted) * _HALF, np.int64)
+        for _, _, scores in self._unknown.classes(self._inside):
+            bits = _bits(self._sign * scores)
+            own = slot[bits >> np.uint32(16)]
+            here = own >= 0
+            np.add.at(result, own[here] * _HALF + (bits[here] & np.uint32(_HALF - 1)), 1)
+        return result.reshape(len(wanted), _HALF)
+
+
+def _bits(scores: NDArray[np.float32]) -> NDArray[Any]:
+    """The bits of the scores above 0, which rise with them."""
+    return scores[scores > 0].astype(np.float32, copy=False).view(np.uint32)
