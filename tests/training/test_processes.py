@@ -53,7 +53,8 @@ try:
     run = train(table, folder / job.get("images", "pictures"), out=folder / job.get("out", "run"),
                 config=Config.from_dict(job["config"]), resume=job.get("resume", False))
     read = [name for name in opened if name.startswith(str(folder / job.get("images", "pictures")) + os.sep)]
-    print(json.dumps({"rank": rank, "best": run.summary["best_epoch"] if rank == 0 else None, "read": sorted(set(read))}))
+    best = run.summary["best_epoch"] if rank == 0 else None
+    print(json.dumps({"rank": rank, "best": best, "read": sorted(set(read))}))
 except UserError as error:
     print(f"rank {rank} after {time.monotonic() - began:.1f} s: {error}", file=sys.stderr)
     sys.exit(2)

@@ -43,7 +43,7 @@ _BLOCK = 256
 _NOTED = 60.0
 #: files of records of one part of the store, above which they are put together
 _MANY = 8
-#: nanoseconds after a change in which another one may leave the facts of a file as they are: clocks of file systems tick
+#: nanoseconds after a change in which another one may leave the facts of a file as they are, as clocks tick
 _TICK = 50_000_000
 
 

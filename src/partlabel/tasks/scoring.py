@@ -22,6 +22,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from partlabel.core.cache import cache_folder
 from partlabel.core.compute import default_device
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
@@ -32,7 +33,6 @@ from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
 from partlabel.models.scores import ScoreFile, Scores, ScoreWriter, read_scores
 from partlabel.tasks.predict import score, score_batches
-from partlabel.training.batches import cache_folder
 
 #: fewer images are scored faster than they are looked up
 FEW = 64

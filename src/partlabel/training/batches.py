@@ -31,7 +31,7 @@ from partlabel.core.files import make_folder
 from partlabel.images import ImageDataset, make_loader
 from partlabel.images.looking import contents
 from partlabel.models.model import Model
-from partlabel.training.shards import Shards, packed, unpacked
+from partlabel.training.shards import Held, Shards, packed, unpacked
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
@@ -66,13 +66,13 @@ class Stored(Source):
     T is 2 where the features of the mirrored image are stored too, else 1.
     """
 
-    def __init__(self, shards: Shards, stage: int) -> None:
+    def __init__(self, shards: Shards | Held, stage: int) -> None:
         self.shards = shards
         self.stage = stage
 
     def __len__(self) -> int:
         """Return the number of images."""
-        return len(self.shards.index)
+        return len(self.shards)
 
     @property
     def array(self) -> NDArray[Any]:
@@ -250,7 +250,8 @@ def _fill(
         if not room and not shards.needed:
             return False
         shards.find()
-        todo = shards.blocks(_lacking(shards, crew).all(0), at_once, crew.world)[crew.rank :: crew.world]
+        nowhere: NDArray[np.bool_] = np.logical_and.reduce(_lacking(shards, crew))
+        todo = shards.blocks(nowhere, at_once, crew.world)[crew.rank :: crew.world]
         crew.collect(lambda: _compute(shards, todo, images, compute, at_once, workers, progress))
         return _exchange(shards, crew)
     finally:
@@ -326,7 +327,8 @@ def _exchange(shards: Shards, crew: Crew) -> bool:
     lacking = _lacking(shards, crew)
     owner = np.argmin(lacking, 0)
     for rank in range(crew.world):
-        for block in shards.blocks(np.logical_and.reduce((lacking.any(0), ~lacking.all(0), owner == rank))):
+        sent: NDArray[np.bool_] = np.logical_and.reduce((lacking.any(0), ~lacking.all(0), owner == rank))
+        for block in shards.blocks(sent):
             rows = crew.send(rank, partial(shards.of_names, block))
             if shards.lacking[block].any():
                 shards.add(shards.names[block], rows)

@@ -33,6 +33,20 @@ _MEMORY = 0.25
 _USED = 3600.0
 
 
+class Held:
+    """Rows that are an array (N, ...) in memory, to be read as :class:`Shards` are."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.rows, self.shape = array, array.shape[1:]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, images: NDArray[np.integer[Any]], pick: tuple[Any, ...] = ()) -> NDArray[Any]:
+        """See :meth:`Shards.take`."""
+        return self.rows[(images, *pick)]
+
+
 class Shards:
     """One row for each of some images.
 
@@ -64,6 +78,9 @@ class Shards:
         self.refused: str | None = None
         self.is_full = False
         self._in_memory = 0
+
+    def __len__(self) -> int:
+        return len(self.index)
 
     @property
     def row_bytes(self) -> int:
