@@ -93,7 +93,7 @@ def begin(folder, config, environments=None, of_rank=None, **job):
     ]
 
 
-def ended(started, timeout=120):
+def ended(started, timeout=300):
     """Exit status and standard error of each process."""
     try:
         for process in started:
