@@ -98,7 +98,8 @@ def test_key_holds_weights_preprocessing_and_file_contents(model, paths, tmp_pat
     assert files() == 4
     renamed.write_bytes(paths[1].read_bytes())
     assert computed(model, 5, [renamed, *paths[1:]])[1] == [], "the same bytes twice are one image"
-    assert computed(model, 5, paths[1:], precision="bf16")[1] == [6]
+    model.precision = "bf16"
+    assert computed(model, 5, paths[1:])[1] == [6]
 
 
 def test_a_table_that_grows_costs_its_new_images_only(model, tmp_path, monkeypatch):

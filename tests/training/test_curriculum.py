@@ -46,6 +46,7 @@ class Fixed(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.register_buffer("pixel_scale", torch.ones(1))
+        self.precision = "32"
 
     def forward(self, x, stage):
         return x

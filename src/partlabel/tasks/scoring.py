@@ -105,7 +105,7 @@ def model_digest(model: Model | OnnxModel, device: str) -> str:
             about.append(hashlib.file_digest(file, "blake2b").hexdigest())
     else:
         described = model.describe()
-        about += [described["preprocessing"], described["model"] | {"weights": ""}]
+        about += [described["preprocessing"], described["model"] | {"weights": ""}, model.precision]
         for name, value in model.state_dict().items():
             digest.update(name.encode())
             digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)

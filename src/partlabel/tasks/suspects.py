@@ -193,7 +193,6 @@ def _pooled(model: Model, config: Config, prepared: Prepared, reporter: Reporter
             device=model.pixel_scale.device,
             progress=bar,
             names=prepared.contents,
-            precision=config.precision,
         )
     assert isinstance(source, Stored)  # features of a whole backbone are always stored
     return pooled(source, model.config.square_root)

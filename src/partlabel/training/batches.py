@@ -156,13 +156,12 @@ def open_source(
     progress: Progress | None = None,
     store: bool = True,
     names: NDArray[np.bytes_] | None = None,
-    precision: str = "32",
     crew: Crew = ALONE,
 ) -> Source:
     """The cheapest source for a model whose first ``stage`` stages do not change.
 
     Args:
-        model: the model; its first stages must be as they will be used.
+        model: the model; its first stages must be as they will be used, and run in its precision.
         stage: number of stages that are not trained; 0 stores decoded images where they fit.
         paths: the image of each row.
         flip: store the features of the mirrored images too.
@@ -172,7 +171,6 @@ def open_source(
         progress: called with (images done, images in all).
         store: False reads the files each time, where ``stage`` is 0.
         names: the hash of each file, where it is known, see :func:`partlabel.images.looking.contents`.
-        precision: in which the stages run, see :func:`partlabel.core.compute.autocast`.
         crew: the processes that share the work out; all of them call this.
 
     Raises:
@@ -182,7 +180,7 @@ def open_source(
     images = ImageDataset(paths, size, max_pixels=max_pixels)
     if stage == 0 and (not store or len(paths) * 3 * size * size > PIXEL_CACHE_LIMIT):
         return Files(images, workers)
-    folder = cache_folder() / "features-2" / _key(model, stage, flip, precision)
+    folder = cache_folder() / "features-2" / _key(model, stage, flip)
     if names is None:
         ends = [round(i * len(paths) / crew.world) for i in range(crew.world + 1)]
         own = paths[ends[crew.rank] : ends[crew.rank + 1]]
@@ -194,7 +192,7 @@ def open_source(
     def compute(pixels: Tensor) -> NDArray[Any]:
         if not stage:
             return pixels.numpy()
-        with autocast(torch.device(device), precision):
+        with autocast(torch.device(device), model.precision):
             return row_values(model, stage, pixels.to(device), flip)
 
     was_training = model.training
@@ -208,12 +206,12 @@ def open_source(
     return Stored(shards, stage) if whole else Files(images, workers)
 
 
-def _key(model: Model, stage: int, flip: bool, precision: str) -> str:
+def _key(model: Model, stage: int, flip: bool) -> str:
     """Everything that a row depends on but the image."""
     digest = hashlib.blake2b(digest_size=16)
     preprocessing = model.describe()["preprocessing"]
     averaged = stage == model.backbone.num_stages and model.head.pool is None
-    made = ["v2", preprocessing, stage, flip and stage > 0, averaged, precision if stage else "pixels"]
+    made = ["v2", preprocessing, stage, flip and stage > 0, averaged, model.precision if stage else "pixels"]
     digest.update(json.dumps(made).encode())
     if stage:
         digest.update(model.config.backbone.encode())

@@ -149,6 +149,21 @@ class Engine:
         everywhere = len(mistakes) == self.world or one["who"] == self.name
         raise UserError(one["message"] if everywhere else f"{one['who']}: {one['message']}", one["offenders"])
 
+    @contextmanager
+    def first_alone(self) -> Generator[None]:
+        """Let the first process carry out the block before the others do, who then find what it made."""
+        done = f"alone/{self._phase}"
+        if self.world > 1 and not self.first and self._answers([done]) == ["failed"]:
+            self._settle(None)
+        with self.together():
+            came_to = "failed"
+            try:
+                yield
+                came_to = "done"
+            finally:
+                if self.world > 1 and self.first:
+                    self._store.set(done, came_to)
+
     def crew(self, members: Sequence[int] | None = None) -> Crew:
         """The processes that share work out; of several crews at work at the same time, each gets what its own made.
 
@@ -174,10 +189,6 @@ class Engine:
             return made[0]
 
         return Crew(own.index(self.rank), len(own), collect, send)
-
-    def autocast(self) -> Any:
-        """The context of the configured precision, for what runs outside of the network as it was set up."""
-        return self.fabric.autocast()
 
     # --- training ---
 

@@ -87,6 +87,7 @@ def build_model(job: Job, labels: LabelTable) -> Model:
     model = Model(config.model, labels.classes, config.images.size, labels.class_ids)
     if model.start_note:
         job.report.line(model.start_note)
+    model.precision = config.precision
     model.freeze(frozen_stages(config.freeze, model))
     model.to(job.engine.device)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -118,7 +119,6 @@ def open_batches(job: Job, data: Data, model: Model, *, new: bool) -> Batches:
                 device=device,
                 progress=bar,
                 names=names,
-                precision=config.precision,
                 crew=job.engine.crew(),
             )
 
