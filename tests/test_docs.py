@@ -93,6 +93,14 @@ def test_cli_reference_is_current():
     assert written == writer("write_cli").reference(), "docs/cli.md is out of date: python docs/write_cli.py"
 
 
+def test_settings_are_current_and_each_says_what_it_does():
+    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert written == writer("write_settings").reference(), "docs/settings.md: python docs/write_settings.py"
+    rows = [line for line in written.splitlines() if line.startswith("| `") and line.count(" | ") == 3]
+    assert len(rows) > 40
+    assert [row for row in rows if row.endswith("|  |")] == []
+
+
 def test_tables_of_the_guide_are_current():
     module, written = writer("write_tables"), (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
     assert written == module.guide(written), "docs/guide.md is out of date: python docs/write_tables.py"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from partlabel.models.model import Model
     from partlabel.tasks.evaluate import evaluate
     from partlabel.tasks.predict import predict
+    from partlabel.training.callbacks import Callback
     from partlabel.training.config import Config
     from partlabel.training.loop import train
     from partlabel.training.run import Run
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Callback",
     "Config",
     "LabelTable",
     "Model",
@@ -72,6 +74,7 @@ __all__ = [
 
 #: public name -> (module, attribute); no attribute: the module itself
 _HOMES = {
+    "Callback": ("partlabel.training.callbacks", "Callback"),
     "Config": ("partlabel.training.config", "Config"),
     "LabelTable": ("partlabel.labels.table", "LabelTable"),
     "Model": ("partlabel.models.model", "Model"),

@@ -168,15 +168,16 @@ def test_groups_and_unlabelled_images_of_one_file(tmp_path):
     assert (rows(table), table.groups.to_pylist()) == ({"a.png": [1, -1]}, ["p"])
 
 
-def test_images_with_the_same_bytes_stay_apart_with_a_warning(tmp_path):
+def test_images_with_the_same_bytes_are_a_group_with_a_warning(tmp_path):
     for name, content in (("a.png", b"x"), ("b.png", b"x"), ("c.png", b"y"), ("d.png", b""), ("e.png", b"")):
         (tmp_path / name).write_bytes(content)
     said = source([(0, 0, 1), (1, 0, -1), (1, 1, 1), (2, 0, -1)], images=["a.png", "b", "c.png", "d.png", "e.png"])
     table, report = read(said, images=str(tmp_path))
     assert table.num_images == 5
+    assert table.groups.to_pylist() == ["copies of a.png", "copies of a.png", None, None, None]
     assert report.warnings[:3] == [
         "empty files: d.png, e.png",
-        "images with the same bytes under several names: b = a.png",
+        "images with the same bytes under several names, kept together in a split: b = a.png",
         "labels of images with the same bytes contradict each other: cat present in a.png and absent in b",
     ]
 

@@ -162,3 +162,9 @@ def test_picture_into_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(UserError, match="does not exist"):
         draw(inspect(table()), tmp_path / "no" / "labels.png")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_copies_are_named():
+    groups = ["copies of a", "patient 7", "copies of a", "patient 7", None]
+    found = inspect(LabelTable.from_dense(list("abcde"), ["cat"], [[1], [-1], [1], [1], [-1]], groups=groups))
+    assert found.warnings[-1] == "2 images are copies of one another: a = c."

@@ -125,6 +125,43 @@ def test_expected_share_where_present_labels_are_known_more_often():
     assert expected_share(scores, labels)[0] == pytest.approx(left, abs=0.02)
 
 
+def test_labels_that_were_asked_for_speak_for_themselves_only():
+    """The 400 highest scores are asked about; the rest is present as often as the random sample says."""
+    random = np.random.default_rng(0)
+    truth = np.where(random.random((4000, 1)) < 0.3, 1, -1)
+    scores = truth + 1.5 * random.normal(size=truth.shape)
+    sample = random.random(truth.shape) < 0.1
+    asked = (scores >= np.sort(scores, axis=0)[-400]) & ~sample
+    labels = np.where(sample | asked, truth, 0).astype(np.int8)
+    left = (truth[labels == 0] > 0).mean()
+    assert expected_share(scores, labels, sample=sample)[0] == pytest.approx(left, abs=0.05)
+    assert abs(expected_share(scores, labels)[0] - left) > 0.08
+
+
+def test_a_sample_by_hand():
+    # of 10 sampled labels 3 are present: (3 + 2 * 0.3) / 12 = 0.3 of 20 images are 6; 4 present ones are known
+    labels, sample = np.zeros((20, 1), np.int8), np.zeros((20, 1), bool)
+    labels[:12, 0] = [1, 1, 1, *[-1] * 7, 1, -1]
+    sample[:10] = True
+    scores = np.tile(np.array([1.0, -1.0]), 10)[:, None]
+    scores[:10, 0] = np.random.default_rng(0).normal(size=10)  # says little
+    np.testing.assert_allclose(expected_share(scores, labels, sample=sample), [2 / 8])
+    assert expected_share(scores, labels, sample=np.zeros_like(sample)) == 0
+
+
+@pytest.mark.parametrize("learn", [fit, out_of_fold])
+def test_a_sample_reaches_the_round(learn):
+    """All labels as sample are the same as none named, and a part of them is not."""
+    x, labels, _ = made(8, images=300, share=0.3)
+
+    def scores(sample):
+        found = learn(x, labels, sample=sample)
+        return found if isinstance(found, np.ndarray) else found.scores(x)
+
+    np.testing.assert_array_equal(scores(labels != 0), scores(None))
+    assert not np.allclose(scores((labels != 0) & (np.arange(300) < 30)[:, None]), scores(None), equal_nan=True)
+
+
 def test_scores_are_log_odds():
     x, labels, truth = made(4, images=4000, classes=2, share=0.3)
     scores = fit(x, labels).scores(x)

@@ -313,8 +313,8 @@ def test_parts_are_no_larger_than_asked(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_parts_over_two_processes(folder):
-    """Uneven shares: 5 images of a batch are 3 and 2 of the processes, in two parts each."""
-    config = tiny_config(freeze="all", optim__batch_size=5, optim__accumulate=2, optim__learning_rate=0.1)
+    """Uneven shares: 5 images of a batch are 3 and 2 of the processes, in as many parts; gradients go round once."""
+    config = tiny_config(freeze="all", optim__batch_size=5, optim__accumulate=3, optim__learning_rate=0.1)
     codes, said = ended(begin(folder, config))
     assert codes == [0, 0], said
     table = LabelTable.read_parquet(folder / "labels.parquet")

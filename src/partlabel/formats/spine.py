@@ -22,6 +22,7 @@ from partlabel.formats.class_names import Classes, settle_names
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.source import CONFLICTS, Source, Statements, unique
 from partlabel.images.locate import first_copies, locate, name_below, would_fit
+from partlabel.labels.groups import tie
 from partlabel.labels.table import LabelTable
 
 __all__ = ["CommonOptions", "Source", "choice", "finish", "option", "settle", "unique", "without"]
@@ -121,7 +122,7 @@ def finish(
         files = _find_images(said, report, options.images, options.missing, missing_list)
     said.merge(report, options.conflicts)
     if options.images is not None:
-        _warn_of_copies(said, report, options.images, files)
+        _tie_copies(said, report, options.images, files)
     report.not_listed = not_listed or options.not_listed or "unknown"
     if report.not_listed == "absent":
         said.fill_absent()
@@ -228,8 +229,11 @@ def _find_images(
     return files.to_pylist()
 
 
-def _warn_of_copies(said: Statements, report: ImportReport, folder: str, files: list[str]) -> None:
-    """Warn of files with the same bytes and what is said of both; they may be meant to be several images."""
+def _tie_copies(said: Statements, report: ImportReport, folder: str, files: list[str]) -> None:
+    """Put images whose files have the same bytes into one group, and warn of them and of what is said of both.
+
+    They keep their names and labels, as they may be meant to be several images; but no split parts them.
+    """
     first, empty = first_copies(folder, files)
     names = said.images.to_pylist()
     if empty:
@@ -238,7 +242,10 @@ def _warn_of_copies(said: Statements, report: ImportReport, folder: str, files: 
     if not copies:
         return
     some = [f"{names[i]} = {names[k]}" for i, k in copies.items()]
-    report.warnings.append(f"images with the same bytes under several names: {Tally.of(some)}")
+    report.warnings.append(
+        f"images with the same bytes under several names, kept together in a split: {Tally.of(some)}"
+    )
+    said.groups = tie(said.images, said.groups, np.array(first))
     image = np.array(first)[said.image]
     shared = np.flatnonzero(np.isin(image, list(copies.values())) & (said.value != 0))
     said_of: defaultdict[tuple[int, int], dict[int, str]] = defaultdict(dict)  # image, class -> value -> image

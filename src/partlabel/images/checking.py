@@ -31,6 +31,7 @@ class ImageCheck:
         deep: number of grey images with more than 8 bits.
         dark: paths of those whose values fit into 12 of 16 bits.
         formats: number of good images by format.
+        prints: uint8 (N, BYTES) of :mod:`partlabel.images.near_copies`, 0 in a bad image; None unless asked for.
     """
 
     images: int
@@ -43,6 +44,7 @@ class ImageCheck:
     deep: int
     dark: list[str]
     formats: dict[str, int]
+    prints: NDArray[np.uint8] | None = None
 
     def raise_if_bad(self) -> None:
         """Raise if any file is bad.
@@ -76,10 +78,11 @@ def check(
     max_pixels: int = MAX_PIXELS,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    with_prints: bool = False,
 ) -> ImageCheck:
     """Decode all of every image and list the bad ones.
 
-    Opening is not enough: the header of a cut file is fine. A JPEG is decoded at 1/8 of its size, for which libjpeg
+    Opening is not enough: the header of a cut file is fine. A JPEG is decoded at a part of its size, for which libjpeg
     still has to read all of its data. Nothing is remembered; :func:`partlabel.images.looking.look` does.
 
     Args:
@@ -87,12 +90,14 @@ def check(
         max_pixels: width times height above which an image counts as bad.
         workers: threads (the decoders work outside Python's lock); None: one per core.
         progress: called with (files done, files in all) after each block of files.
+        with_prints: also make the fingerprints that near-copies are found by.
     """
     files = [os.fspath(path) for path in paths]
-    return conclude(files, look(files, max_pixels=max_pixels, workers=workers, progress=progress))
+    looked = look(files, max_pixels=max_pixels, workers=workers, progress=progress)
+    return conclude(files, looked, with_prints=with_prints)
 
 
-def conclude(paths: Sequence[str | os.PathLike[str]], looked: Looked) -> ImageCheck:
+def conclude(paths: Sequence[str | os.PathLike[str]], looked: Looked, *, with_prints: bool = False) -> ImageCheck:
     """Say what was found in files that were decoded, and warn of images that are read as nearly black."""
     files, rows = [os.fspath(path) for path in paths], looked.rows
     good = rows["state"] == GOOD
@@ -120,4 +125,5 @@ def conclude(paths: Sequence[str | os.PathLike[str]], looked: Looked) -> ImageCh
         deep=len(having("deep")),
         dark=dark,
         formats={name.decode(): count for name, count in zip(names, counts.tolist(), strict=True)},
+        prints=rows["print"] if with_prints else None,
     )

@@ -336,12 +336,16 @@ def list_images(folder: str | os.PathLike[str]) -> Listed:
     return Listed(names, [top / name for name in names], sorted(left_out))
 
 
-def find(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) -> list[Path | None]:
+def find(
+    names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str], elsewhere: tuple[str, Path] | None = None
+) -> list[Path | None]:
     """Find the file of each image of a table, by the rule of `locate`, which import uses too.
 
     Args:
         names: (N,) names as in the table: file names or paths in ``folder``, with or without ending, in any case.
         folder: the folder with the images.
+        elsewhere: where the images of some names lie: with ``("valid", Path("/data/v"))``, ``valid/a.jpg`` is ``a.jpg``
+            in ``/data/v``.
 
     Returns:
         (N,) paths, in the order of ``names``; None where there is no file.
@@ -350,6 +354,12 @@ def find(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) 
         UserError: ``folder`` is none; some names lead out of it, or fit more than one file; all of them are listed.
     """
     listed = names.to_pylist() if isinstance(names, pa.Array) else list(names)
+    if elsewhere is not None:
+        start, other = elsewhere
+        there = [name.startswith(f"{start}/") for name in listed]
+        moved = iter(find([name[len(start) + 1 :] for name, yes in zip(listed, there, strict=True) if yes], other))
+        here = iter(find([name for name, yes in zip(listed, there, strict=True) if not yes], folder))
+        return [next(moved) if yes else next(here) for yes in there]
     found = locate(listed, folder)
     if found.outside:
         raise UserError(f"{len(found.outside)} image names lead out of the image folder {folder}", found.outside)
@@ -358,7 +368,9 @@ def find(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) 
     return [None if file is None else Path(folder, file) for file in found.files]
 
 
-def resolve(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str]) -> list[Path]:
+def resolve(
+    names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str], elsewhere: tuple[str, Path] | None = None
+) -> list[Path]:
     """Find the file of every image of a table; see `find` for the arguments and the rule.
 
     Returns:
@@ -368,8 +380,9 @@ def resolve(names: Iterable[str] | pa.StringArray, folder: str | os.PathLike[str
         UserError: as `find`; or some names have no file, all of which are listed.
     """
     listed = names.to_pylist() if isinstance(names, pa.Array) else list(names)
-    paths = find(listed, folder)
+    paths = find(listed, folder, elsewhere)
     missing = [name for name, path in zip(listed, paths, strict=True) if path is None]
     if missing:
-        raise UserError(f"{len(missing)} of {len(listed)} images missing in {folder}", missing)
+        where = folder if elsewhere is None else f"{folder} and {elsewhere[1]}"
+        raise UserError(f"{len(missing)} of {len(listed)} images missing in {where}", missing)
     return [path for path in paths if path is not None]

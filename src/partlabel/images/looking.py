@@ -31,10 +31,12 @@ from partlabel.core.sealed import open_sealed, write_sealed
 from partlabel.images.contents import facts_of
 from partlabel.images.decoding import MAX_PIXELS, Facts, ImageError, decode_with_facts
 from partlabel.images.locate import content_hash
+from partlabel.images.near_copies import BYTES, SIDE, fingerprint
 
 #: one row for each file. ``state``: 0 only hashed, 1 a whole image, 2 none. ``flags``: bits in the order of ``FLAGS``.
-#: ``content``: hash of its bytes, empty where they cannot be read
-ROW = np.dtype([("state", "u1"), ("flags", "u1"), ("format", "S10"), ("content", "S32")])
+#: ``content``: hash of its bytes, empty where they cannot be read. ``print``: fingerprint, by which near-copies are
+#: found
+ROW = np.dtype([("state", "u1"), ("flags", "u1"), ("format", "S10"), ("content", "S32"), ("print", "u1", BYTES)])
 HASHED, GOOD, BAD = 0, 1, 2
 FLAGS = ("animated", "turned", "cmyk", "transparent", "deep", "dark")
 #: files that are looked at before the progress is shown
@@ -165,7 +167,8 @@ def _look(path: str, limit: int | None) -> tuple[bytes, Any, str]:
         try:
             row["content"] = content_hash(path).encode() if os.path.isfile(path) else b""
             if limit is not None:
-                facts = decode_with_facts(path, 1, max_pixels=limit)[1]
+                pixels, facts = decode_with_facts(path, SIDE, max_pixels=limit)
+                row["print"] = fingerprint(pixels)
                 row["state"], row["format"], row["flags"] = GOOD, facts.format.encode(), _bits(facts)
             elif row["content"] == b"":
                 raise ImageError(path, "is not a regular file" if os.path.exists(path) else "does not exist")

@@ -116,6 +116,12 @@ class LabelArrays:
         name = type(self).__name__
         return f"{name}({self.num_images} images, {self.num_classes} classes, {self.num_known} known labels)"
 
+    def _repr_html_(self) -> str:
+        """Show counts of each class, and the first images, in a notebook."""
+        from partlabel.labels.notebook import shown
+
+        return shown(self)
+
     @property
     def num_images(self) -> int:
         """N, with the images that have no known label."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.labels.class_names import look_alikes, similar
+from partlabel.labels.groups import COPIES
 from partlabel.labels.table import ORIGINS, LabelTable
 
 #: a class with fewer known present labels than this is named in a warning
@@ -20,6 +21,8 @@ PAIR_CLASSES = 1000
 MATRIX_CLASSES = 100
 #: pairs of classes listed, most often together first
 PAIRS = 100
+#: groups of copies that are named
+FEW_COPIES = 5
 #: rows of labels made dense at once
 CHUNK = 65_536
 
@@ -268,4 +271,19 @@ def _warnings(
             f"{empty:,} of {table.num_images:,} images have no known label: they can be predicted, but teach nothing."
         )
     found += [f"These class names look alike: {' / '.join(group)}." for group in alike]
-    return found
+    return found + _copies(table)
+
+
+def _copies(table: LabelTable) -> list[str]:
+    """Say which images are copies of one another, as their groups tell."""
+    together: dict[str, list[str]] = {}
+    groups = [] if table.groups is None else table.groups.to_pylist()
+    for name, group in zip(table.images.to_pylist(), groups, strict=False):
+        if group is not None and group.startswith(COPIES):
+            together.setdefault(group, []).append(name)
+    if not together:
+        return []
+    shown = [" = ".join(names) for names in together.values()]
+    more = f" and {len(shown) - FEW_COPIES} more" if len(shown) > FEW_COPIES else ""
+    count = sum(map(len, together.values()))
+    return [f"{count:,} images are copies of one another: {'; '.join(shown[:FEW_COPIES])}{more}."]

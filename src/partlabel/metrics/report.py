@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.cells import cell_len
 
+from partlabel.core.html import grid, line, page
+
 if TYPE_CHECKING:
     from partlabel.metrics.values import MetricValues
 
@@ -92,6 +94,37 @@ def table(metrics: MetricValues, classes: int) -> str:
         "\n".join(_notes(metrics)),
     ]
     return "\n\n".join(block for block in blocks if block)
+
+
+def html(metrics: MetricValues, classes: int = 20) -> str:
+    """The same as :func:`table` in HTML, for notebooks."""
+    chosen = np.flatnonzero(~metrics.excluded)
+    lowest = chosen[np.argsort(metrics.average_precision[chosen], kind="stable")[:classes]]
+    ratios = (metrics.average_precision, metrics.roc_auc, metrics.precision, metrics.recall, metrics.f1)
+    names = ("class", "present", "absent", "AP %", "AUROC %", "P %", "R %", "F1 %")
+    return page(
+        f"Metrics of {metrics.images:,} images on {int(metrics.present.sum() + metrics.absent.sum()):,} known labels",
+        grid(
+            ("metric", "%", "over"),
+            [
+                (TITLES[name], _percent(getattr(metrics, name)), f"{count:,} of {whole:,} {unit}")
+                for name, (count, whole, unit) in _bases(metrics).items()
+            ],
+        ),
+        line(f"The {len(lowest)} of {len(chosen)} classes with the lowest AP:"),
+        grid(
+            names,
+            [
+                (
+                    metrics.class_names[c],
+                    int(metrics.present[c]),
+                    int(metrics.absent[c]),
+                    *(_percent(v[c]) for v in ratios),
+                )
+                for c in lowest
+            ],
+        ),
+    )
 
 
 def _bases(metrics: MetricValues) -> dict[str, tuple[int, int, str]]:

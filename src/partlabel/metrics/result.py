@@ -25,6 +25,14 @@ class Metrics(MetricValues):
         """Everything as values that JSON can hold: ratios in [0, 1], None where undefined."""
         return report.to_dict(self)
 
+    def __str__(self) -> str:
+        """Return :meth:`table` with as many classes as a screen holds."""
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        """Show the metrics, and the classes with the lowest average precision, in a notebook."""
+        return report.html(self)
+
     def table(self, classes: int = 20) -> str:
         """The metrics as text in percent, with at most this many classes (those of the lowest average precision)."""
         return report.table(self, classes)

@@ -23,6 +23,7 @@ class ModelConfig:
     square_root: bool = False
     #: share of the regions in the mean of the highest and of the lowest, k+ and k-
     k_max: float = 0.1
+    #: see ``k_max``
     k_min: float = 0.1
     #: WELDON's sum of the two means is halved, as in the author's PyTorch code; its formula does not halve it
     halved: bool = False
@@ -36,3 +37,8 @@ class ModelConfig:
     graph_hidden: int | None = None
     #: T, the number of message and update steps
     graph_steps: int = 3
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the network is a user's own, of which the name of its class stands in place of a backbone."""
+        return self.backbone.startswith("own:")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 import shutil
@@ -26,6 +27,7 @@ from partlabel.metrics.calibration import Calibration, sigmoid
 from partlabel.models.backbone import Backbone
 from partlabel.models.config import ModelConfig
 from partlabel.models.description import DESCRIPTION_FILE, VERSION, WEIGHTS_FILE, decision, read_description
+from partlabel.models.own import OwnBackbone, OwnHead, check_network, check_scores, own_name
 from partlabel.models.weights import create_backbone
 
 
@@ -157,6 +159,9 @@ class Model(nn.Module):
         size: side in pixels of the images.
         class_ids: the source's ids of the classes, or None.
         thresholds: per class, on scores; present where score >= threshold. None is the default of 0.
+        network: a network of a user's in place of backbone and head: normalised float images (N, 3, size, size) to
+            scores (N, C). With ``stages``, a sequence of modules, and ``head``, its first stages can be frozen. It
+            becomes part of the model. Mean and deviation are those of its ``pretrained_cfg`` (timm's), else ImageNet's.
 
     Attributes:
         threshold_goal: what the thresholds were chosen by, in words; "default" where nobody chose.
@@ -184,6 +189,7 @@ class Model(nn.Module):
         size: int,
         class_ids: Sequence[str] | None = None,
         thresholds: Sequence[float] | None = None,
+        network: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.config = config
@@ -196,17 +202,25 @@ class Model(nn.Module):
         self.precision = "32"
         start = Path(config.weights)
         whole = config.weights not in ("auto", "none") and start.is_dir()
-        net = create_backbone(config.backbone, "none" if whole else config.weights, size)
+        net = network
+        if net is None:
+            net = create_backbone(config.backbone, "none" if whole else config.weights, size)
         data = resolve_model_data_config(net)
         self.preprocessing = Preprocessing(size, tuple(data["mean"]), tuple(data["std"]))
-        self.backbone = Backbone(net, size, config.stages)
-        kind = Head if config.heads == 1 else Heads
-        self.head = kind(self.backbone.channels, len(self.classes), config)
+        if network is None:
+            backbone = Backbone(net, size, config.stages)
+            head = (Head if config.heads == 1 else Heads)(backbone.channels, len(self.classes), config)
+        else:
+            backbone, head = OwnBackbone(network), OwnHead(network)
+        self.backbone: Any = backbone
+        self.head: Any = head
         self._set_pixels(self.preprocessing)
         self.started_from = start if whole else None
         self.start_note: str | None = None
         if self.started_from:
             self._start_from(self.started_from)
+        if network is not None:
+            check_scores(self, own_name(network), size, len(self.classes))
 
     def forward(self, images: Tensor, stage: int = 0) -> Tensor:
         """Scores of a batch.
@@ -220,6 +234,7 @@ class Model(nn.Module):
             (N, C) float scores, before the sigmoid; of several heads their mean, and (K, N, C) in training.
         """
         x = images if stage else self.normalise(images)
+        x = x.contiguous() if self.config.is_own else x  # a user's network may not take channels last
         return self.head(self.backbone(x, first=stage))
 
     def features(self, images: Tensor, stage: int) -> Tensor:
@@ -280,15 +295,22 @@ class Model(nn.Module):
         }
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], which: Literal["best", "last"] = "best") -> Model:
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        which: Literal["best", "last"] = "best",
+        network: nn.Module | None = None,
+    ) -> Model:
         """Read a model folder, or the model of a run folder; needs no network and runs no code from the files.
 
         Args:
             folder: a folder that :meth:`save` wrote, or a run folder.
             which: of a run folder, the model with the best validation or the last one.
+            network: the user's network that was trained, of which only the weights are stored; a copy of it is taken.
 
         Raises:
-            UserError: the folder holds no model, or its files are damaged or of a newer version.
+            UserError: the folder holds no model, its files are damaged or of a newer version, or the network that
+                belongs to it is not given.
         """
         folder = Path(folder)
         if not (folder / DESCRIPTION_FILE).is_file() and (folder / which / DESCRIPTION_FILE).is_file():
@@ -297,6 +319,7 @@ class Model(nn.Module):
         description = read_description(folder)
         try:
             config = msgspec.convert(description["model"], ModelConfig)
+            check_network(folder, config, network)
             preprocessing = msgspec.convert(description["preprocessing"], Preprocessing)
             model = cls(
                 dataclasses.replace(config, weights="none"),
@@ -304,6 +327,7 @@ class Model(nn.Module):
                 preprocessing.size,
                 description.get("class_ids"),
                 description["thresholds"],
+                copy.deepcopy(network),
             )
             model._set_decision(description)
         except (KeyError, msgspec.ValidationError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ def complete_run(
             "nothing can be promised: the model was trained on guesses for the unknown labels of these images, and "
             "the held-out images do not show what that did; hold out labels instead, with partlabel labels hold-out"
         )
-    scores, held_scores = _scores(model, own, held, images)
+    scores, held_scores = _scores(model, own, held, images, run.elsewhere)
     made, report = complete(own, scores, held, held_scores, leave=leave, **arguments)
     if own is not table:
         made = _with_new(table, made, matched.of_table, report["round"])
@@ -152,10 +153,16 @@ def _shared(config: Config) -> bool:
     return config.freeze != "all" or config.model.graph
 
 
-def _scores(model: Model, table: LabelTable, held: LabelTable, folder: str | os.PathLike[str]) -> tuple[Scores, Scores]:
+def _scores(
+    model: Model,
+    table: LabelTable,
+    held: LabelTable,
+    folder: str | os.PathLike[str],
+    elsewhere: tuple[str, Path] | None,
+) -> tuple[Scores, Scores]:
     """Scores of the images of the table and of the held-out ones, each image scored once."""
     names = pc.unique(pa.concat_arrays([table.images, held.images]))  # pyrefly: ignore[missing-attribute]
-    scores = scored(model, resolve(names, folder))
+    scores = scored(model, resolve(names, folder, elsewhere))
     place = pc.index_in(held.images, value_set=names)  # pyrefly: ignore[missing-attribute]
     own = place.to_numpy(zero_copy_only=False).astype(np.int64)
     return scores.take(np.arange(table.num_images)), scores.take(own)

@@ -143,13 +143,17 @@ def check_run(
     """
     run = run if isinstance(run, Run) else Run(run)
     config, model = run.config, run.load_model()  # its own, as its pooling may be changed
+    if config.model.is_own:
+        raise UserError(
+            f"{run.folder}: suspects are found by features of a timm backbone, not of a network of your own"
+        )
     table = run.all_labels if table is None else table
     match(table, model, every="table")  # only the check: the heads learn the classes of the table, in its order
     table = table.without_origin("model")
     if not table.num_known:
         raise UserError("no label of the table was given by a person, so there is nothing to check")
     reporter = Reporter()
-    prepared = prepare(table, Path(images), config.images, config.workers, reporter)
+    prepared = prepare(table, Path(images), config.images, config.workers, reporter, run.elsewhere)
     features = _pooled(model, config, prepared, reporter)
     known = np.flatnonzero(np.diff(prepared.table.indptr))
     kept = prepared.table.select(known)

@@ -31,6 +31,7 @@ def agree(
     validation: LabelTable | None,
     truth: LabelTable | None,
     config: Config,
+    elsewhere: tuple[str, Path] | None = None,
 ) -> Crew:
     """Compare versions, settings, labels and the sizes of the image files over the processes.
 
@@ -52,7 +53,11 @@ def agree(
         **{name: None if table is None else table.content_hash() for name, table in tables.items()},
     }
     _compare(engine, facts)
-    seen = [_compare_files(engine, table.images, images) for table in (labels, validation) if table is not None]
+    seen = [
+        _compare_files(engine, table.images, images, elsewhere if table is validation else None)
+        for table in (labels, validation)
+        if table is not None
+    ]
     return engine.crew([rank for rank in range(engine.world) if all(each[rank] == each[engine.rank] for each in seen)])
 
 
@@ -74,10 +79,13 @@ def _compare(engine: Engine, facts: dict[str, Any]) -> None:
     _end_if(engine, found)
 
 
-def _compare_files(engine: Engine, names: pa.StringArray, folder: Path) -> list[str]:
+def _compare_files(
+    engine: Engine, names: pa.StringArray, folder: Path, elsewhere: tuple[str, Path] | None
+) -> list[str]:
     """Compare the size of each image file, -1 where there is none, and give a hash of all facts in each process."""
     with engine.together():
-        facts = np.array([_facts(path) for path in find(names, folder)], np.int64).reshape(len(names), 4)
+        found = find(names, folder, elsewhere)
+        facts = np.array([_facts(path) for path in found], np.int64).reshape(len(names), 4)
     sizes = facts[:, 0].copy()
     seen = engine.gather(tuple(hashlib.blake2b(own.tobytes(), digest_size=16).hexdigest() for own in (sizes, facts)))
     if len({each[0] for each in seen}) == 1:

@@ -12,7 +12,10 @@ _PRIOR_LABELS = 2.0
 
 
 def expected_share(
-    scores: NDArray[Any], labels: NDArray[np.int8], unseen: NDArray[Any] | None = None
+    scores: NDArray[Any],
+    labels: NDArray[np.int8],
+    unseen: NDArray[Any] | None = None,
+    sample: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float64]:
     """Say how many of the unknown pairs of each class are expected to be present.
 
@@ -26,12 +29,17 @@ def expected_share(
         scores: (N, C) of all images.
         labels: int8 (N, C).
         unseen: (N, C), scores of the known pairs from a head that has not seen them; None: ``scores``.
+        sample: bool (N, C), which known labels speak for all images; None: all. Labels that were asked for, since a
+            model was in doubt or thought them present, speak for themselves only.
 
     Returns:
         float64 (C,) in [0, 1]: of the unknown pairs, those expected to be present.
     """
     unseen = scores if unseen is None else unseen
     present, absent = labels > 0, labels < 0
+    known_present, any_absent = present.sum(0), absent.any(0)
+    if sample is not None:
+        present, absent = present & sample, absent & sample
     n1, n0 = present.sum(0), absent.sum(0)
     mean_share = n1.sum() / max(int((n1 + n0).sum()), 1)
     naive = (n1 + _PRIOR_LABELS * mean_share) / (n1 + n0 + _PRIOR_LABELS)
@@ -46,5 +54,5 @@ def expected_share(
         error = np.sqrt(mixed**2 * np.nanvar(up) / len(up) + (1 - mixed) ** 2 * np.nanvar(down) / len(down)) / gap
         share[c] = np.clip(naive[c], mixed - 2 * error, mixed + 2 * error)
     unknown = np.maximum((labels == 0).sum(0), 1)
-    found = np.clip((share * len(labels) - n1) / unknown, 0, 1)
-    return np.where(n0 > 0, found, 0.0)
+    found = np.clip((share * len(labels) - known_present) / unknown, 0, 1)
+    return np.where(any_absent & (n1 + n0 > 0), found, 0.0)

@@ -35,13 +35,38 @@ class ImageConfig:
 
 
 @dataclass(frozen=True)
+class AugmentConfig:
+    """What images go through in training besides flips, drawn anew in each epoch; evaluation never sees it."""
+
+    #: smallest share of an image's area that a random crop keeps; 1 does not crop. Small objects get lost below 0.5
+    crop: float = 1.0
+    #: strength of random changes of brightness, contrast and saturation; 0 leaves the colours, 0.4 is usual
+    colour: float = 0.0
+    #: "trivial" and "rand" are torchvision's TrivialAugmentWide and RandAugment
+    policy: Literal["none", "trivial", "rand"] = "none"
+    #: "mixup" averages two images of a step, "cutmix" pastes a box of one into the other; a pair is known as far as its
+    #: parts are (docs/equations.md)
+    mix: Literal["none", "mixup", "cutmix"] = "none"
+    #: the share of the first image is drawn from Beta(a, a); large values mix evenly
+    mix_alpha: float = 0.2
+
+    @property
+    def of_pixels(self) -> bool:
+        """Whether single images change, so that what frozen stages make of them cannot be stored."""
+        return self.crop < 1 or self.colour > 0 or self.policy != "none"
+
+
+@dataclass(frozen=True)
 class LossConfig:
     """The loss, and the g(p) = alpha p^gamma + beta with g(p0) = value and g(1) = 1 of partial-bce (equation 2)."""
 
     #: a name of ``partlabel.method.losses.LOSSES``
     name: str = "partial-bce"
+    #: how g falls with the share of known labels p: 1 is linear, as in the paper
     gamma: float = 1.0
+    #: the share of known labels at which g is ``value``
     p0: float = 0.1
+    #: how many times an image weighs whose labels are known to the share ``p0``
     value: float = 5.0
 
 
@@ -53,21 +78,37 @@ class OptimConfig:
     else in here is then without effect, and so are the loss and the curriculum.
     """
 
+    #: "closed-form" solves the head on frozen features at once; the others train in steps
     name: Literal["sgd", "adamw", "closed-form"] = "sgd"
+    #: how often every image is used
     epochs: int = 20
     #: images of one step, over all processes
     batch_size: int = 16
     #: parts of a step that a process runs one after the other, for networks whose batch does not fit the memory; batch
     #: normalisation, and losses that compare the labels of a batch, look at one part
     accumulate: int = 1
+    #: at the start, after the warm-up
     learning_rate: float = 0.01
     #: learning rate of everything after the backbone; None is the same
     head_learning_rate: float | None = None
+    #: each stage of the backbone learns at so many times the rate of the next one; the last stage has learning_rate
+    layer_decay: float = 1.0
+    #: what the head starts from: "closed-form" first solves it on the backbone as it is (with "average" pooling)
+    start: Literal["random", "closed-form"] = "random"
+    #: decay, per step, of a running mean of the weights, which is then validated and saved; 0 takes the weights
+    #: themselves. The first steps count more: after n of them the decay is at most (1 + n) / (10 + n)
+    ema: float = 0.0
+    #: epochs without a better one on the validation part after which the training ends; None runs all
+    patience: int | None = None
+    #: of "sgd"
     momentum: float = 0.9
+    #: pull of all weights towards 0
     weight_decay: float = 1e-4
     #: "step" multiplies by step_factor after the epochs in step_after; "cosine" falls to 0; "constant" stays
     schedule: Literal["step", "cosine", "constant"] = "step"
+    #: numbers of the epochs after which "step" multiplies the learning rate
     step_after: tuple[int, ...] = (10,)
+    #: by what it is multiplied
     step_factor: float = 0.1
     #: epochs of linear warm-up; fractions are allowed
     warmup: float = 0.0
@@ -132,6 +173,7 @@ class Config:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     images: ImageConfig = field(default_factory=ImageConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     relabel: RelabelConfig = field(default_factory=RelabelConfig)
@@ -139,13 +181,16 @@ class Config:
     #: "none", "all" (the whole backbone), or the number of stages that stay as they are
     freeze: str | int = "none"
     #: batch normalisation keeps its mean and variance in training, while its scale and shift learn: for few images,
-    #: small batches, or images of another size than the weights were made with
-    freeze_batch_norm: bool = False
+    #: small batches, or images of another size than the weights were made with. None: where a pretrained backbone sees
+    #: fewer than 16 images at once
+    freeze_batch_norm: bool | None = None
     #: share of the images held out of the training table to validate on; 0 validates on nothing
     validation: float = 0.1
     #: unknown labels are taken as absent; stored, and shown wherever the run is reported
     assume_absent: bool = False
+    #: number behind everything random: the same seed, settings and machine give the same model
     seed: int = 0
+    #: bits of the numbers in the network: "32", or half precision, "bf16" or "16", on processors that have it
     precision: Literal["32", "bf16", "16"] = "32"
     #: processes that decode images; None chooses
     workers: int | None = None
@@ -171,6 +216,9 @@ class Config:
             "model.graph_steps": self.model.graph_steps >= 1,
             "images.size": self.images.size >= 1,
             "images.max_pixels": self.images.max_pixels >= 1,
+            "augment.crop": 0 < self.augment.crop <= 1,
+            "augment.colour": 0 <= self.augment.colour <= 1,
+            "augment.mix_alpha": self.augment.mix_alpha > 0,
             "loss.p0": 0 < self.loss.p0 < 1,
             "loss.gamma": self.loss.gamma != 0,
             "optim.epochs": self.optim.epochs >= 1,
@@ -178,6 +226,9 @@ class Config:
             "optim.accumulate": self.optim.accumulate >= 1,
             "optim.learning_rate": self.optim.learning_rate > 0,
             "optim.head_learning_rate": self.optim.head_learning_rate is None or self.optim.head_learning_rate > 0,
+            "optim.layer_decay": 0 < self.optim.layer_decay <= 1,
+            "optim.ema": 0 <= self.optim.ema < 1,
+            "optim.patience": self.optim.patience is None or self.optim.patience >= 1,
             "optim.momentum": 0 <= self.optim.momentum < 1,
             "optim.weight_decay": self.optim.weight_decay >= 0,
             "optim.warmup": self.optim.warmup >= 0,
@@ -224,6 +275,7 @@ class Config:
             "model.dropout = 0": model.dropout == 0,
             "relabel.before = []": not self.relabel.before,
             "loss.name = 'partial-bce' or 'bce'": self.loss.name in ("partial-bce", "bce"),
+            "no augmentation (augment)": not self.augment.of_pixels and self.augment.mix == "none",
         }
         missing = [text for text, given in needed.items() if not given]
         if self.optim.name == "closed-form" and missing:
@@ -232,6 +284,11 @@ class Config:
                 "optim.name = 'sgd' (--optimizer sgd) trains it in steps instead",
                 missing,
             )
+        start = {name: needed[name] for name in ("model.pooling = 'average'", "model.heads = 1", "model.graph = false")}
+        if self.optim.start == "closed-form" and not all(start.values()):
+            raise UserError("optim.start = 'closed-form' needs", [text for text, given in start.items() if not given])
+        if self.augment.mix == "cutmix" and self.freeze == "all" and model.pooling == "average":
+            raise UserError("cutmix needs a map, and with freeze = 'all' the features are averaged: take mixup")
         if model.square_root and model.pooling != "average":
             raise UserError("model.square_root needs model.pooling = 'average'")
 
@@ -333,6 +390,7 @@ def _unknown_names(document: dict[str, Any], kind: type, prefix: str = "") -> li
     parts = {
         "model": ModelConfig,
         "images": ImageConfig,
+        "augment": AugmentConfig,
         "loss": LossConfig,
         "optim": OptimConfig,
         "relabel": RelabelConfig,

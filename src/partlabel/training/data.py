@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 from partlabel.core.compute import ALONE, Crew
 from partlabel.core.errors import UserError
 from partlabel.core.progress import Reporter
+from partlabel.labels.groups import COPIES
 from partlabel.labels.holdout import random_sample
+from partlabel.labels.split import units
 from partlabel.labels.table import LabelTable
 from partlabel.metrics.headline import some
 from partlabel.training.config import Config
+from partlabel.training.copies import tied
 from partlabel.training.labels import TrainingLabels
 from partlabel.training.leaks import Shared, check_leaks
 from partlabel.training.prepare import Prepared, check_labels, prepare
@@ -42,6 +45,7 @@ class Data:
         skipped: (name, reason) of images left out.
         animated: images of which only the first frame is used.
         shared: images of a validation table of its own that are trained on with other labels.
+        copies: what a user should know of images that are copies of one another.
     """
 
     table: LabelTable
@@ -57,6 +61,7 @@ class Data:
     skipped: list[tuple[str, str]]
     animated: list[str]
     shared: Shared
+    copies: list[str]
 
     @property
     def trained_table(self) -> LabelTable:
@@ -78,6 +83,7 @@ class Data:
             "images_animated": len(self.animated),
             "validation_images_trained_on": self.shared.by_name,
             "validation_images_trained_on_by_content": self.shared.by_content,
+            "validation_images_trained_on_by_looks": self.shared.by_looks,
             "known_labels": int(np.diff(self.table.indptr)[train_rows].sum()),
             "assume_absent": config.assume_absent,
         }
@@ -102,11 +108,13 @@ def prepare_data(
     truth: LabelTable | None,
     report: Reporter,
     earlier: Run | None = None,
+    elsewhere: tuple[str, Path] | None = None,
     crew: Crew = ALONE,
 ) -> Data:
     """Check labels and images, leave out images that cannot be used, and split off the validation part.
 
-    The processes of a crew share the reading of the images out.
+    The arguments are those of :func:`partlabel.train`; ``elsewhere`` is how the names of validation images in a folder
+    of their own begin, and that folder. The processes of a crew share the reading of the images out.
 
     Raises:
         UserError: labels from which nothing can be learned, a validation table of other classes, images that are
@@ -115,9 +123,13 @@ def prepare_data(
     check_labels(labels, config.unknown_as_absent)
     if validation is not None:
         validation = _in_order(validation, labels.classes)
-    settings = (config.images, config.workers, report, crew)
-    prepared = prepare(labels, images, *settings)
-    own = None if validation is None else prepare(validation, images, *settings)
+    settings = (config.images, config.workers, report)
+    prepared = prepare(labels, images, *settings, crew=crew)
+    own = None if validation is None else prepare(validation, images, *settings, elsewhere, crew)
+    prepared, own, copies, looks = tied(prepared, own)
+    shared = Shared()
+    if own is not None:
+        shared = replace(check_leaks(prepared.table, prepared.contents, own.table, own.contents), by_looks=looks)
     rows, held_out = _split(prepared, own, config, earlier)
     table = prepared.table
     validation_table = own.table if own else table.select(held_out) if len(held_out) else None
@@ -134,7 +146,8 @@ def prepare_data(
         truth=truth,
         skipped=prepared.skipped + (own.skipped if own else []),
         animated=prepared.animated,
-        shared=Shared() if own is None else check_leaks(table, prepared.contents, own.table, own.contents),
+        shared=shared,
+        copies=copies,
     )
     about = data.about(config)
     report.line(
@@ -161,6 +174,12 @@ def _cautions(data: Data, config: Config) -> list[str]:
             f"{data.shared.by_name + data.shared.by_content} validation images are trained on with other labels "
             f"({data.shared.by_content} of them under another name)"
         )
+    if data.shared.by_looks:
+        lines.append(
+            f"{data.shared.by_looks} validation images look like an image that is trained on (another encoding, size "
+            "or border)"
+        )
+    lines += data.copies
     if not len(data.held_out):
         return lines
     present, absent = data.measured.select(data.held_out).class_counts()
@@ -195,8 +214,12 @@ def _split(
         held_out = lasting_split(table, prepared.contents, config.validation)
         if earlier is not None and earlier.validation is not None:
             trained, judged = earlier.labels, earlier.validation
-            held_out[trained.image_index(table.images) >= 0] = False
-            held_out[judged.image_index(table.images) >= 0] = True
+            unit, _ = units(table.num_images, table.groups)
+            before = [(part.image_index(table.images) >= 0, held) for part, held in ((trained, False), (judged, True))]
+            for there, held in before:  # a new copy of an image goes where the image is
+                held_out[np.isin(unit, unit[there])] = held
+            for there, held in before:
+                held_out[there] = held
         return np.flatnonzero(~held_out), np.flatnonzero(held_out)
     return np.arange(table.num_images), np.empty(0, np.int64)
 
@@ -205,7 +228,8 @@ def lasting_split(table: LabelTable, contents: NDArray[np.bytes_], share: float)
     """Decide for each image by itself whether it is held out, so that it stays where it is for good.
 
     The bytes of its file decide, or the name of its group: a hash of them, as a number in [0, 1), below ``share`` holds
-    it out. More labels, more images, another name or order and another seed change nothing for an image.
+    it out. In a group that is made of copies alone, the least of the hashes decides for all. More labels, more images
+    (but for copies), another name or order and another seed change nothing for an image.
 
     Args:
         table: N images.
@@ -216,10 +240,14 @@ def lasting_split(table: LabelTable, contents: NDArray[np.bytes_], share: float)
         UserError: there are fewer than two images (groups).
     """
     groups = [None] * table.num_images if table.groups is None else table.groups.to_pylist()
-    keys = [
-        content.decode() if group is None else f"group {group}"
-        for group, content in zip(groups, contents.tolist(), strict=True)
-    ]
+    keys: list[str] = []
+    least: dict[str, str] = {}
+    for group, content in zip(groups, contents.tolist(), strict=True):
+        copies = group is not None and group.startswith(COPIES)
+        keys.append(content.decode() if group is None or copies else f"group {group}")
+        if copies:
+            least[group] = min(least.get(group, keys[-1]), keys[-1])
+    keys = [key if group is None else least.get(group, key) for group, key in zip(groups, keys, strict=True)]
     digests = [hashlib.blake2b(f"held out of training {key}".encode(), digest_size=8).digest() for key in keys]
     drawn = np.array([int.from_bytes(digest, "big") for digest in digests], np.uint64) / 2.0**64
     if len(np.unique(drawn)) < 2:

@@ -100,6 +100,7 @@ def fit(
     folds: int = 5,
     seed: int = 0,
     groups: NDArray[Any] | None = None,
+    sample: NDArray[np.bool_] | None = None,
 ) -> LinearHead:
     """Learn a head from the known labels of images.
 
@@ -112,6 +113,8 @@ def fit(
             images (groups). One image alone gives no scale.
         seed: of the folds.
         groups: (N,) what stays in one fold; None: each image stands alone.
+        sample: bool (N, C), the known labels that say how many unknown ones are present; None: all. False for those
+            that were asked for.
 
     Returns:
         The head. Labels of a class that has no known present one cannot give a direction: its score is the same for all
@@ -126,9 +129,9 @@ def fit(
     kappa = _strength(images, first, labels)
     folds = min(folds, len(labels) if groups is None else len(np.unique(groups)))
     parts = assign_folds(labels, folds, seed, groups) if folds > 1 else np.full(len(labels), -1)
-    raw = _raw_out_of_fold(images, labels, parts, rounds, [kappa] * folds)
+    raw = _raw_out_of_fold(images, labels, parts, rounds, [kappa] * folds, sample)
     factor = _chosen(raw, labels)
-    learned, expected = _learn(images, labels, everything, rounds, kappa)
+    learned, expected = _learn(images, labels, everything, rounds, kappa, sample)
     direction = images.directions(learned, kappa * _FACTORS[factor])
     scale = _scale(raw[factor], labels)
     basis = _basis(labels)
@@ -151,6 +154,7 @@ def out_of_fold(
     *,
     rounds: Round | None = Round(),
     parts: NDArray[np.int64] | None = None,
+    sample: NDArray[np.bool_] | None = None,
 ) -> Floats:
     """Score every pair by a head that has not seen a label of its image.
 
@@ -167,6 +171,7 @@ def out_of_fold(
         groups: (N,) what stays in one fold; None: each image stands alone.
         rounds: the round of self-training in each head, or None.
         parts: (N,) the fold of each image, 0 to ``folds`` - 1; None deals them out by seed and groups.
+        sample: bool (N, C), see :func:`fit`.
 
     Returns:
         float32 (N, C), log-odds. NaN where the other folds hold no known present label of the class, as nothing can be
@@ -179,7 +184,7 @@ def out_of_fold(
     for part in range(folds):
         others = np.flatnonzero(parts != part)
         kappas.append(_strength(images, _first(images, labels, others), labels[others]))
-    raw = _raw_out_of_fold(images, labels, parts, rounds, kappas)
+    raw = _raw_out_of_fold(images, labels, parts, rounds, kappas, sample)
     for part in range(folds):
         own = parts == part
         others = np.where(own[:, None], np.int8(0), labels)
@@ -238,7 +243,12 @@ def _first(images: FeatureSpace, labels: Labels, rows: NDArray[np.int64]) -> Cla
 
 
 def _learn(
-    images: FeatureSpace, labels: Labels, rows: NDArray[np.int64], rounds: Round | None, kappa: float
+    images: FeatureSpace,
+    labels: Labels,
+    rows: NDArray[np.int64],
+    rounds: Round | None,
+    kappa: float,
+    sample: NDArray[np.bool_] | None = None,
 ) -> tuple[ClassMeans, NDArray[np.float64]]:
     """Means of some images after the round, and the share (C,) expected to be present among their unknown pairs."""
     means = _first(images, labels, rows)
@@ -249,7 +259,8 @@ def _learn(
         return means, expected
     direction = images.directions(means, kappa)
     scores = images.rotated[rows] @ direction
-    expected = expected_share(scores, own, _unseen(images, rows, own, scores, means, kappa))
+    unseen = _unseen(images, rows, own, scores, means, kappa)
+    expected = expected_share(scores, own, unseen, None if sample is None else sample[rows])
     present, absent = (own > 0).astype(np.float32), (own < 0).astype(np.float32)
     for c in np.flatnonzero((unknown > 0) & (means.effective > 0)):
         open_rows = np.flatnonzero(own[:, c] == 0)
@@ -311,7 +322,12 @@ def _evidence(images: FeatureSpace, means: ClassMeans) -> float:
 
 
 def _raw_out_of_fold(
-    images: FeatureSpace, labels: Labels, parts: NDArray[np.int64], rounds: Round | None, kappas: list[float]
+    images: FeatureSpace,
+    labels: Labels,
+    parts: NDArray[np.int64],
+    rounds: Round | None,
+    kappas: list[float],
+    sample: NDArray[np.bool_] | None = None,
 ) -> list[Floats]:
     """For each of ``_FACTORS``, scores (N, C) of unit variance by heads that have not seen the fold.
 
@@ -320,7 +336,7 @@ def _raw_out_of_fold(
     found = [np.full(labels.shape, np.nan, np.float32) for _ in _FACTORS]
     for part, kappa in enumerate(kappas):
         own = np.flatnonzero(parts == part)
-        means, _ = _learn(images, labels, np.flatnonzero(parts != part), rounds, kappa)
+        means, _ = _learn(images, labels, np.flatnonzero(parts != part), rounds, kappa, sample)
         z, nothing = images.rotated[own], means.effective == 0
         for factor, scores in zip(_FACTORS, found, strict=True):
             values = z @ images.directions(means, kappa * factor)

@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import TracebackType
@@ -196,10 +196,17 @@ class Engine:
         """The model and the optimizer as the processes share them."""
         return self.fabric.setup(model, optimizer)
 
-    def backward(self, net: Any, loss: Tensor, *, share: bool) -> None:
-        """Add the gradient of a loss; it becomes the mean over the processes where ``share`` says so."""
-        with nullcontext() if share or self.world == 1 else self.fabric.no_backward_sync(net):
-            self.fabric.backward(loss)
+    def sharing(self, net: Any, share: bool) -> AbstractContextManager[Any]:
+        """A forward and backward pass after which the gradient is the mean over the processes, if ``share`` says so.
+
+        The forward pass belongs into it: there DDP decides whether the backward pass waits for the other processes,
+        which may have fewer parts of a batch.
+        """
+        return nullcontext() if share or self.world == 1 else self.fabric.no_backward_sync(net)
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of a loss."""
+        self.fabric.backward(loss)
 
     def precision_state(self) -> dict[str, Any]:
         """The state of the scaler of half precision, empty where there is none."""

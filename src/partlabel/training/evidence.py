@@ -60,6 +60,7 @@ def judged_by_folds(config: Config) -> bool:
     model = config.model
     return (
         config.freeze == "all"
+        and not model.is_own
         and not model.graph
         and model.heads == 1
         and not config.unknown_as_absent

@@ -21,7 +21,7 @@ def finish(job: Job, state: State, data: Data, batches: Batches) -> Run:
     def conclude() -> None:
         about = data.about(job.config) | {"processes": job.engine.world}
         write_json(job.out / "summary.json", summary(state.history, **about))
-        run = Run(job.out)
+        run = Run(job.out, model=job.network)
         _judge(job, state, data, batches, run)
         if not run.thresholds and has_labels_to_choose_on(run):
             fit_run(run)
@@ -29,7 +29,9 @@ def finish(job: Job, state: State, data: Data, batches: Batches) -> Run:
         write_card(run)
 
     job.engine.from_first(conclude)
-    return Run(job.out, check=job.engine.first)  # the folder may lie on the node of the first process alone
+    return Run(
+        job.out, check=job.engine.first, model=job.network
+    )  # the folder may lie on the node of the first process alone
 
 
 def _judge(job: Job, state: State, data: Data, batches: Batches, run: Run) -> None:

@@ -9,6 +9,7 @@ from partlabel.labels.table import LabelTable
 from partlabel.metrics.calibration import fit
 from partlabel.training import discriminant
 from partlabel.training.discriminant import Round
+from partlabel.training.head import sample_mask
 
 FOLDS = 5
 #: known labels of either sign that a class needs to be checked: one for each fold
@@ -48,8 +49,9 @@ def out_of_fold(
         usable &= (rest > 0).any(0) & (rest < 0).any(0)
     scores = np.full(labels.shape, np.nan, np.float32)
     if usable.any():
-        own = np.ascontiguousarray(labels[:, usable])
-        scores[:, usable] = discriminant.out_of_fold(features, own, FOLDS, rounds=rounds, parts=fold)
+        own, sample = np.ascontiguousarray(labels[:, usable]), sample_mask(table)
+        sample = None if sample is None else sample[:, usable]
+        scores[:, usable] = discriminant.out_of_fold(features, own, FOLDS, rounds=rounds, parts=fold, sample=sample)
     return scores
 
 

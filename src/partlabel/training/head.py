@@ -9,11 +9,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from partlabel.core.compute import loader_workers
 from partlabel.core.errors import UserError
+from partlabel.labels.holdout import random_sample
+from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
-from partlabel.training.batches import Source
+from partlabel.training.batches import Source, open_source
 from partlabel.training.config import SelfTrainingConfig
+from partlabel.training.data import Data
 from partlabel.training.discriminant import NOTHING, LinearHead, Round, fit
+from partlabel.training.labels import TrainingLabels
 from partlabel.training.state import Batches, Job, State
 
 #: images whose features are made ready at once
@@ -36,10 +41,7 @@ def solve_head(job: Job, state: State, batches: Batches, epoch: int) -> dict[str
     rows = state.labels.rows
     labels, _ = state.labels.labels(rows)
     features = head_features(state.model, batches.train, rows)
-    try:
-        found = fit(features, labels, rounds=as_round(job.config.self_training), seed=job.config.seed)
-    except ValueError as error:
-        raise UserError(f"the head cannot be solved: {error}") from None
+    found = _solve(job, state.labels, features)
     put_into(state.model, found)
     for parameter in state.model.head.parameters():
         job.engine.average(parameter.data)  # processes may differ in the last bit
@@ -67,6 +69,47 @@ def solve_head(job: Job, state: State, batches: Batches, epoch: int) -> dict[str
     }
 
 
+def start_head(job: Job, data: Data, model: Model, batches: Batches) -> None:
+    """Solve the head of a model on the backbone as it is, for the steps to start from (Kumar et al. 2022, LP-FT).
+
+    Args:
+        job: the training; ``self_training`` of its config is the round.
+        data: its images.
+        model: at its start; it gets the head.
+        batches: what the steps will read; where that is no output of the whole backbone, it is computed once.
+
+    Raises:
+        UserError: fewer images than folds, or features that are not finite.
+    """
+    stages, source = model.backbone.num_stages, batches.train
+    if source.stage != stages:
+        with job.engine.first_alone(), job.report.bar("computing image features") as bar:
+            source = open_source(
+                model,
+                stages,
+                data.paths,
+                flip=False,
+                workers=loader_workers(job.engine.device.type, job.config.workers),
+                max_pixels=job.config.images.max_pixels,
+                device=job.engine.device,
+                progress=bar,
+            )
+    labels = data.labels(job.config)
+    solved = _solve(job, labels, head_features(model, source, labels.rows))
+    put_into(model, solved)
+    for parameter in model.head.parameters():
+        job.engine.average(parameter.data)  # processes may differ in the last bit
+
+
+def _solve(job: Job, labels: TrainingLabels, features: NDArray[np.float32]) -> LinearHead:
+    known, sample = labels.labels(labels.rows)[0], sample_mask(labels.table.select(labels.rows))
+    try:
+        rounds = as_round(job.config.self_training)
+        return fit(features, known, rounds=rounds, seed=job.config.seed, sample=sample)
+    except ValueError as error:
+        raise UserError(f"the head cannot be solved: {error}") from None
+
+
 def head_features(model: Model, source: Source, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """What the classifier of a model takes, before standardising: float32 (len(rows), D).
 
@@ -79,6 +122,12 @@ def head_features(model: Model, source: Source, rows: NDArray[np.int64]) -> NDAr
     with torch.inference_mode():
         made = [model.head.pooled(values).flatten(1).numpy() for values in source.batches(parts, None)]
     return np.concatenate(made)
+
+
+def sample_mask(table: LabelTable) -> NDArray[np.bool_] | None:
+    """Which known labels are a random sample, bool (N, C); None where all are, or none."""
+    sample = random_sample(table)
+    return None if sample.num_known in (0, table.num_known) else sample.dense() != 0
 
 
 def put_into(model: Model, head: LinearHead) -> None:

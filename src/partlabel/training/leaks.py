@@ -14,10 +14,15 @@ from partlabel.labels.table import LabelTable
 
 @dataclass(frozen=True)
 class Shared:
-    """Validation images that are trained on: ``by_name``, and ``by_content`` those of them under another name."""
+    """Validation images that are trained on.
+
+    ``by_name``; ``by_content``: those under another name; ``by_looks``: those of other bytes that are near-copies of an
+    image that is trained on.
+    """
 
     by_name: int = 0
     by_content: int = 0
+    by_looks: int = 0
 
 
 def check_leaks(

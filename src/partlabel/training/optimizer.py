@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from partlabel.core.errors import UserError
 from partlabel.method.losses import LOSSES
 from partlabel.models.model import Model
-from partlabel.training.config import LossConfig, OptimConfig
+from partlabel.training.config import Config, LossConfig, OptimConfig
 
 _NORMS = (nn.modules.batchnorm._BatchNorm,)
+#: images from which a mean and a variance are too uncertain
+_FEW = 16
 
 
 class Loss(Protocol):
@@ -55,11 +57,14 @@ def frozen_stages(freeze: str | int, model: Model) -> int:
 
 
 def build_optimizer(model: Model, config: OptimConfig) -> torch.optim.Optimizer:
-    """SGD or AdamW; weights decay, biases and the scales of normalisation do not."""
-    head_rate = config.head_learning_rate or config.learning_rate
+    """SGD or AdamW; weights decay, biases and the scales of normalisation do not.
+
+    The last stage of the backbone learns at ``learning_rate``, each one before it at ``layer_decay`` times the rate of
+    the next, the head at ``head_learning_rate``.
+    """
     groups = []
-    for part, rate in ((model.backbone, config.learning_rate), (model.head, head_rate)):
-        trained = [p for p in part.parameters() if p.requires_grad]
+    for parameters, rate in _parts(model, config):
+        trained = [p for p in parameters if p.requires_grad]
         for decay, members in (
             (config.weight_decay, [p for p in trained if p.ndim > 1]),
             (0.0, [p for p in trained if p.ndim <= 1]),
@@ -69,6 +74,19 @@ def build_optimizer(model: Model, config: OptimConfig) -> torch.optim.Optimizer:
     if config.name == "adamw":
         return torch.optim.AdamW(groups)
     return torch.optim.SGD(groups, momentum=config.momentum)
+
+
+def _parts(model: Model, config: OptimConfig) -> list[tuple[list[nn.Parameter], float]]:
+    """Parameters of the backbone's stages, as far as their rates differ, and of the head, with their rates."""
+    head = (list(model.head.parameters()), config.head_learning_rate or config.learning_rate)
+    if config.layer_decay == 1:
+        return [(list(model.backbone.parameters()), config.learning_rate), head]
+    count, seen, parts = model.backbone.num_stages, set[int](), []
+    for stage in range(count):
+        own = [p for p in model.backbone.stage_parameters(stage + 1) if id(p) not in seen]
+        seen |= {id(p) for p in own}
+        parts.append((own, config.learning_rate * config.layer_decay ** (count - 1 - stage)))
+    return [*parts, head]
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
@@ -108,6 +126,53 @@ class RunningMean:
         with torch.no_grad():
             for weight, value in zip(self.weights, values, strict=True):
                 weight.copy_(value)
+
+
+class WeightMean(RunningMean):
+    """The running mean of a training that is validated and saved: of the statistics of batch normalisation too.
+
+    After n steps the decay is at most ``(1 + n) / (10 + n)``, so that the first weights are soon forgotten.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        super().__init__(model, decay)
+        norms = [m for m in model.modules() if isinstance(m, _NORMS)]
+        self.statistics = [b for norm in norms for b in (norm.running_mean, norm.running_var) if b is not None]
+        self.weights += self.statistics  # type: ignore[bad-argument-type]
+        self.mean += [b.detach().clone() for b in self.statistics]
+        self.full, self.steps = decay, 0
+
+    def update(self) -> None:
+        """Take in the weights after a step."""
+        self.decay = min(self.full, (1 + self.steps) / (10 + self.steps))
+        self.steps += 1
+        super().update()
+
+    @property
+    def mean_statistics(self) -> list[torch.Tensor]:
+        """The means of the statistics, which differ from process to process."""
+        return self.mean[len(self.mean) - len(self.statistics) :]
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"mean": self.mean, "steps": self.steps}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a :meth:`state`."""
+        self.load(state["mean"])
+        self.steps = state["steps"]
+
+
+def freezes_batch_norm(config: Config, world: int) -> bool:
+    """Whether batch normalisation keeps its statistics: as the configuration says, else where a batch is too small.
+
+    A batch of a pretrained backbone is too small where fewer than 16 images go through it at once, in one of ``world``
+    processes; the statistics of random weights have to be learned however small it is.
+    """
+    if config.freeze_batch_norm is not None:
+        return config.freeze_batch_norm
+    optim = config.optim
+    return config.model.weights != "none" and optim.batch_size // (world * optim.accumulate) < _FEW
 
 
 def keep_fixed(model: Model, stages: int, batch_norm: bool) -> None:

@@ -26,7 +26,8 @@ class Prepared:
     """A table whose images are all there and whole.
 
     ``paths``: the image of each row. ``contents``: (N,) hash of each file. ``skipped``: (name, reason) of the rows left
-    out. ``animated``: images of which only the first frame is used.
+    out. ``animated``: images of which only the first frame is used. ``prints``: fingerprints of the images, see
+    :func:`partlabel.images.near_copies.fingerprint`.
     """
 
     table: LabelTable
@@ -34,6 +35,7 @@ class Prepared:
     contents: NDArray[np.bytes_]
     skipped: list[tuple[str, str]]
     animated: list[str]
+    prints: NDArray[np.uint8]
 
 
 def check_labels(table: LabelTable, assume_absent: bool) -> None:
@@ -64,6 +66,7 @@ def prepare(
     config: ImageConfig,
     workers: int | None,
     reporter: Reporter,
+    elsewhere: tuple[str, Path] | None = None,
     crew: Crew = ALONE,
 ) -> Prepared:
     """Find and decode every image of a table; those that were looked at before, and have not changed, are not read.
@@ -75,17 +78,19 @@ def prepare(
         workers: decoding threads.
         reporter: shows the progress.
         crew: the processes that share the work out, and read the same files; all of them call this.
+        elsewhere: a beginning of names whose images lie in another folder, see :func:`partlabel.images.find`.
 
     Raises:
         UserError: images are missing or bad and ``on_bad`` is "error", or none is left.
     """
     names = table.images.to_pylist()
-    files = resolve(names, folder) if config.on_bad == "error" else find(names, folder)
+    files = (resolve if config.on_bad == "error" else find)(names, folder, elsewhere)
     missing = [(name, "missing") for name, file in zip(names, files, strict=True) if file is None]
     there = np.array([file is not None for file in files])
     paths = [file for file in files if file is not None]
     checked, contents = _checked(paths, config, workers, reporter, crew)
-    good, bad = checked.good, checked.bad
+    good, bad, prints = checked.good, checked.bad, checked.prints
+    assert prints is not None
     if bad and config.on_bad == "error":
         raise UserError(f"{len(bad)} of {len(names)} images cannot be used", [f"{p}: {reason}" for p, reason in bad])
     rows = np.flatnonzero(there)[good]
@@ -93,7 +98,8 @@ def prepare(
         raise UserError(f"none of the {len(names)} images in {folder} can be used")
     skipped = missing + [(os.path.relpath(path, folder), reason) for path, reason in bad]
     kept = [path for path, is_good in zip(paths, good, strict=True) if is_good]
-    return Prepared(table.select(rows) if skipped else table, kept, contents[good], skipped, checked.animated)
+    table = table.select(rows) if skipped else table
+    return Prepared(table, kept, contents[good], skipped, checked.animated, prints[good])
 
 
 def _checked(
@@ -109,4 +115,4 @@ def _checked(
             )
         )
     looked = Looked.of(parts)
-    return conclude(paths, looked), looked.rows["content"]
+    return conclude(paths, looked, with_prints=True), looked.rows["content"]

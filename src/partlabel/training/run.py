@@ -15,14 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from partlabel.core import html
 from partlabel.core.errors import UserError
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import Metrics, evaluate
+from partlabel.metrics.headline import say
 from partlabel.models.description import read_description
 from partlabel.training.config import Config
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from partlabel.models.model import Model
 
 #: the files of a run folder
@@ -50,6 +54,8 @@ class Run:
         folder: a run folder that :func:`partlabel.train` wrote, finished or not.
         name: what it is called among others; None takes the name of the folder.
         check: refuse a folder without a run; False where another machine may hold it.
+        model: the network that was given to :func:`partlabel.train` as ``model``, where one was: only its weights are
+            in the folder. A copy of it is used.
 
     Raises:
         UserError: the folder holds no run. Each attribute raises it, too, where its file is missing or damaged.
@@ -65,14 +71,42 @@ class Run:
     (2, 2)
     """
 
-    def __init__(self, folder: str | os.PathLike[str], name: str | None = None, *, check: bool = True) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        check: bool = True,
+        model: nn.Module | None = None,
+    ) -> None:
         self.folder = Path(folder)
+        self._network = model
         if check and not (self.folder / MARKER).is_file():
             raise UserError(f"{folder}: is not a run folder of partlabel train")
         self.name = self.folder.resolve().name if name is None else name
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
+
+    def __str__(self) -> str:
+        """Return what it was trained on and how good it is, in a few lines."""
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        """Show the same in a notebook."""
+        first, *others = self._lines()
+        return html.page(first, *(html.line(text) for text in others))
+
+    def _lines(self) -> list[str]:
+        state = "" if self.is_finished else f", unfinished after {len(self.epochs)} of {self.config.epochs} epochs"
+        head = "head in closed form" if self.config.optim.name == "closed-form" else self.config.loss.name
+        labels = self.labels
+        lines = [
+            f"Run {self.folder}{state}",
+            f"{self.config.model.backbone}, {self.config.images.size} px, {head}; {labels.num_known:,} known labels of "
+            f"{labels.num_images:,} images and {labels.num_classes:,} classes",
+        ]
+        return lines if self.headline is None else [*lines, *say(self.headline).splitlines()]
 
     def __fspath__(self) -> str:
         return str(self.folder)
@@ -190,6 +224,12 @@ class Run:
         return Run(named) if named and (Path(named) / MARKER).is_file() else None
 
     @property
+    def elsewhere(self) -> tuple[str, Path] | None:
+        """How the names of validation images in a folder of their own begin, and that folder; None without."""
+        named = _json(self.folder / MARKER).get("validation images")
+        return None if named is None else (named[0], Path(named[1]))
+
+    @property
     def headline(self) -> dict[str, Any] | None:
         """What all labels would say of it, ``headline.json``, see :mod:`partlabel.metrics.headline`; None without."""
         path = self.folder / HEADLINE
@@ -215,7 +255,7 @@ class Run:
         """Load the model of the best or of the last epoch."""
         from partlabel.models.model import Model  # loads torch, which those who only read tables can do without
 
-        model = Model.load(self.folder, which=which)
+        model = Model.load(self.folder, which=which, network=self._network)
         model.precision = self.config.precision
         return model
 

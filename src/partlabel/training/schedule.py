@@ -28,10 +28,18 @@ def epoch_batches(num_images: int, batch_size: int, seed: int, epoch: int) -> li
     return [order[a:b] for a, b in zip(starts, [*starts[1:], num_images], strict=True)]
 
 
-def share(batch: NDArray[np.int64], world: int, rank: int) -> NDArray[np.int64]:
-    """One process's rows of a batch; with fewer rows than processes, some repeat a row without its labels."""
-    own = np.array_split(batch, world)[rank]
-    return own if len(own) else batch[:1]
+def split(batch: NDArray[np.int64], parts: int, pairs: bool = False) -> list[NDArray[np.int64]]:
+    """Cut a batch into parts of about equal length, some of which may be empty.
+
+    Args:
+        batch: rows.
+        parts: their number.
+        pairs: the first and the second row stay together, the third and the fourth, and so on.
+    """
+    if not pairs:
+        return np.array_split(batch, parts)
+    starts = np.array_split(np.arange(0, len(batch), 2), parts)
+    return [batch[own[0] : own[-1] + 2] if len(own) else batch[:0] for own in starts]
 
 
 def derived_seed(*numbers: int) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,19 +12,22 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from partlabel.core.compute import loader_workers
+from partlabel.core.errors import UserError
 from partlabel.core.progress import Reporter
+from partlabel.images.augment import Augment, AugmentedImages, OwnTransform, enlarged
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model, copy_model
-from partlabel.training.batches import Source, Stored, open_source, statistics
+from partlabel.training.batches import Files, Source, Stored, open_source, statistics
 from partlabel.training.checkpoints import Checkpoints
 from partlabel.training.config import Config
 from partlabel.training.data import Data
 from partlabel.training.engine import Engine
 from partlabel.training.folder import write_history, write_scores
 from partlabel.training.labels import TrainingLabels
-from partlabel.training.optimizer import Loss, build_optimizer, frozen_stages
+from partlabel.training.optimizer import Loss, WeightMean, build_optimizer, frozen_stages
 from partlabel.training.run import THRESHOLDS
 
 
@@ -35,6 +41,8 @@ class Job:
         out: the run folder.
         loss: what is minimised.
         report: shows the progress, in the first process.
+        augment: what training images go through besides flips; None leaves them as they are.
+        network: a network of a user's, or None.
     """
 
     config: Config
@@ -42,6 +50,8 @@ class Job:
     out: Path
     loss: Loss
     report: Reporter
+    augment: Augment | None = None
+    network: nn.Module | None = None
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -51,10 +61,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Batches:
-    """What steps read: images, or what the frozen stages make of them; ``train.stage`` says which."""
+    """What steps read: images, or what the frozen stages make of them; ``train.stage`` says which.
+
+    ``views``: an epoch, from 0, to the images as it sees them; None where they are those of ``train``, mirrored.
+    """
 
     train: Source
     validation: Source
+    views: Callable[[int], Source] | None = None
+
+    def seen_in(self, epoch: int) -> Source:
+        """What the steps of an epoch, counted from 0, learn from."""
+        return self.train if self.views is None else self.views(epoch)
 
 
 @dataclass
@@ -66,6 +84,7 @@ class State:
         net: the same as the processes share it, which is what is called in a step.
         optimizer: as the engine has set it up.
         labels: the labels now, which grow in rounds of relabelling.
+        mean: the running mean of the weights that is validated and saved; None: the weights themselves are.
         epoch: epochs done.
         best: mAP of the best epoch on the validation part; None where there is none yet.
         history: the rows of ``metrics.jsonl``.
@@ -75,22 +94,31 @@ class State:
     net: Any
     optimizer: Any
     labels: TrainingLabels
+    mean: WeightMean | None
     epoch: int
     best: float | None
     history: list[dict[str, Any]]
+
+    def as_saved(self) -> AbstractContextManager[None]:
+        """Let the model have the weights that are validated and saved."""
+        return nullcontext() if self.mean is None else self.mean.in_place()
 
 
 def build_model(job: Job, labels: LabelTable) -> Model:
     """The network at its start, on the device, with its first stages frozen; the seed decides the new weights."""
     config = job.config
     torch.manual_seed(config.seed)
-    model = Model(config.model, labels.classes, config.images.size, labels.class_ids)
+    own = copy.deepcopy(job.network)  # the user's stays as it is
+    model = Model(config.model, labels.classes, config.images.size, labels.class_ids, network=own)
+    if own is not None and config.freeze != "none" and not model.backbone.has_stages:
+        raise UserError("a network of your own without `stages` and `head` cannot be frozen in part: freeze = 'none'")
     if model.start_note:
         job.report.line(model.start_note)
     model.precision = config.precision
     model.freeze(frozen_stages(config.freeze, model))
     model.to(job.engine.device)
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if own is None:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
 
 
@@ -104,7 +132,8 @@ def open_batches(job: Job, data: Data, model: Model, *, new: bool) -> Batches:
         new: nothing is resumed, so that a head on stored features starts with their mean and deviation.
     """
     config, device = job.config, job.engine.device
-    stage = frozen_stages(config.freeze, model)
+    # images that change in each epoch go through the frozen stages anew
+    stage = frozen_stages(config.freeze, model) if job.augment is None else 0
     what = "decoding images" if stage == 0 else "computing image features"
 
     def source(paths: list[Path], names: NDArray[np.bytes_] | None, flip: bool, what: str) -> Source:
@@ -118,6 +147,7 @@ def open_batches(job: Job, data: Data, model: Model, *, new: bool) -> Batches:
                 max_pixels=config.images.max_pixels,
                 device=device,
                 progress=bar,
+                store=job.augment is None,
                 names=names,
                 crew=job.engine.crew(),
             )
@@ -126,9 +156,19 @@ def open_batches(job: Job, data: Data, model: Model, *, new: bool) -> Batches:
     own = data.validation_paths
     validation = train if own is None else source(own, data.validation_contents, False, f"{what} (validation)")
     untouched = new and model.started_from is None and config.optim.name != "closed-form"
+    untouched = untouched and not config.model.is_own
     if untouched and stage == model.backbone.num_stages and isinstance(train, Stored):
         model.head.standardise(*statistics(train, data.labels(config).train_rows, model, device))
-    return Batches(train, validation)
+    return Batches(train, validation, None if job.augment is None else _views(job, data.paths, job.augment))
+
+
+def _views(job: Job, paths: list[Path], augment: Augment) -> Callable[[int], Source]:
+    """What each epoch sees of the images."""
+    config, workers = job.config, loader_workers(job.engine.device.type, job.config.workers)
+    facts: dict[str, Any] = {"seed": config.seed, "max_pixels": config.images.max_pixels}
+    if not isinstance(augment, OwnTransform):  # one's own gets whole images
+        facts["decoded"] = enlarged(config.images.size, config.augment.crop)
+    return lambda epoch: Files(AugmentedImages(paths, config.images.size, augment, epoch=epoch, **facts), workers)
 
 
 def begin(job: Job, data: Data, model: Model, checkpoint: dict[str, Any] | None) -> State:
@@ -139,8 +179,11 @@ def begin(job: Job, data: Data, model: Model, checkpoint: dict[str, Any] | None)
     net, shared = job.engine.set_up(model, optimizer)
     labels = data.labels(job.config)
     labels.follow(model)
-    state = State(model, net, shared, labels, epoch=0, best=None, history=[])
+    mean = WeightMean(model, job.config.optim.ema) if job.config.optim.ema else None
+    state = State(model, net, shared, labels, mean, epoch=0, best=None, history=[])
     if checkpoint is not None:
+        if mean is not None:
+            mean.restore(checkpoint["mean"])
         labels.restore(checkpoint["labels"])
         job.engine.restore_precision(checkpoint["precision"])
         state.epoch, state.best, state.history = (checkpoint[name] for name in ("epoch", "best", "history"))
@@ -163,7 +206,8 @@ def save(job: Job, state: State, held_out: NDArray[np.float32] | None) -> None:
     improved = score is not None and (state.best is None or score > state.best)
     state.epoch, state.best = row["epoch"], score if improved else state.best
     if job.engine.first:
-        state.model.save(job.out / "last")
+        with state.as_saved():
+            state.model.save(job.out / "last")
         if improved or state.best is None:  # an epoch without a number never takes the place of one that has one
             (job.out / THRESHOLDS).unlink(missing_ok=True)  # they were chosen for the model that goes
             copy_model(job.out / "last", job.out / "best")
@@ -173,6 +217,7 @@ def save(job: Job, state: State, held_out: NDArray[np.float32] | None) -> None:
             "epoch": state.epoch,
             "model": state.model.state_dict(),
             "optimizer": state.optimizer.optimizer.state_dict(),
+            "mean": None if state.mean is None else state.mean.state(),
             "precision": job.engine.precision_state(),
             "best": state.best,
             "history": state.history,

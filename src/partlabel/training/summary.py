@@ -49,6 +49,18 @@ def summary(history: list[dict[str, Any]], **about: Any) -> dict[str, Any]:
     }
 
 
+def has_converged(history: list[dict[str, Any]], patience: int | None) -> bool:
+    """Whether none of the last ``patience`` epochs was better on the validation part than those before them.
+
+    Args:
+        history: the rows of ``metrics.jsonl``; epochs that could not be measured are passed over.
+        patience: number of epochs; None is never.
+    """
+    measured = [row["validation"]["mean_ap"] for row in history if "epoch" in row and row["validation"]]
+    scores = [score for score in measured if score is not None]
+    return patience is not None and len(scores) > patience and max(scores[-patience:]) <= max(scores[:-patience])
+
+
 def round_line(row: dict[str, Any]) -> str:
     """One round of relabelling for people, with its warnings."""
     text = (

@@ -32,7 +32,7 @@ def validate(
     parts = [own[a : a + size] for a in range(0, len(own), size)]
     found = Accumulator(table.num_classes, table.classes)
     scores: list[NDArray[np.float32]] = []
-    with torch.inference_mode():
+    with state.as_saved(), torch.inference_mode():
         for part, images in zip(parts, batches.validation.batches(parts, None), strict=True):
             scores.append(state.net(to_device(job, images), batches.validation.stage).float().cpu().numpy())
             found.update(scores[-1], table.dense(part), rows=part)

@@ -88,3 +88,26 @@ def test_training_and_validation_images_in_two_folders(shared, tmp_path, monkeyp
     capsys.readouterr()
     assert main(["evaluate", "run", "valid.parquet", "--images", "roboflow", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["images"]["evaluated"] == 1
+
+
+@pytest.mark.shared_data
+def test_validation_images_in_a_folder_of_their_own(shared, tmp_path, monkeypatch, capsys):
+    """VAL-01: two folders, two label files; no folder above them has to be named."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(shared / "cases" / "VAL-01" / "roboflow", tmp_path / "roboflow")
+    for number, path in enumerate(sorted((tmp_path / "roboflow").rglob("*.jpg"))):
+        Image.new("RGB", (32, 32), (60 * number, 0, 0)).save(path)
+    for part in ("train", "valid"):
+        folder = f"roboflow/{part}"
+        words = ["import", "csv", f"{folder}/_classes.csv", "--coding", "zero-absent", "--images", folder]
+        assert main([*words, "-o", f"{part}.parquet"]) == 0
+    tiny_config(optim__epochs=1).write("tiny.toml")
+    words = ["train.parquet", "--images", "roboflow/train", "--validation", "valid.parquet", "-o", "run"]
+    capsys.readouterr()
+    assert train(*words, "--validation-images", "roboflow/valdi") == 2
+    assert "--validation-images: not a folder: roboflow/valdi" in capsys.readouterr().err
+    assert train(*words, "--validation-images", "roboflow/valid") == 0
+    assert main(["suspects", "run", "--images", "roboflow/train", "-o", "suspects.csv"]) in (0, 2)  # 3 images: too few
+    said = capsys.readouterr().err
+    assert "missing" not in said
+    assert main(["report", "run", "-o", "report.html", "--images", "roboflow/train"]) == 0

@@ -74,7 +74,7 @@ def test_the_form_of_the_json_is_stable(runs):
     assert set(found) == {"version", "measured_on", "bootstrap", "runs", "comparison"}
     assert set(run) == {
         *("name", "folder", "finished", "classes", "settings", "data", "random_check", "training", "rounds"),
-        *("headline", "results", "labels_spent"),
+        *("headline", "results", "labels_spent", "gallery"),
     }
     assert set(run["data"]) == {
         *("training", "held_out", "coding", "unknown_taken_as", "not_listed", "conflicts", "history", "together"),

@@ -40,7 +40,7 @@ def folder(tmp_path):
 def opened_folder(folder, name, tmp_path):
     """The images of a table with this one, as the review opens them."""
     paths = resolve([name], folder)
-    return Pictures([name], paths, known_contents(paths, tmp_path / "contents.npy"), folder, tmp_path / "cache")
+    return Pictures([name], paths, known_contents(paths, tmp_path / "contents.npy"), [folder], tmp_path / "cache")
 
 
 def show(folder, name, tmp_path, side=PHOTO):

@@ -97,7 +97,15 @@ def undo(
         )
 
 
-def inspect(labels: Path, /, *, png: Path | None = None, json: Json = False) -> None:
+def inspect(
+    labels: Path,
+    /,
+    *,
+    png: Path | None = None,
+    images: Path | None = None,
+    html: Path | None = None,
+    json: Json = False,
+) -> None:
     """Show what a label table knows and what it lacks.
 
     Counts known present, known absent and unknown labels of each class, how many labels of each image are known, and
@@ -106,6 +114,9 @@ def inspect(labels: Path, /, *, png: Path | None = None, json: Json = False) -> 
     Args:
         labels: Label table, a .parquet file written by `partlabel import`.
         png: Also draw the counts into this PNG file.
+        images: Folder that the image names of the table start from, for `--html`.
+        html: Also write a page into this HTML file: the counts, examples of each class, and images that are dark, pale,
+            blurred, tiny or of an odd shape.
     """
     with reporting(json) as report:
         from partlabel.labels.inspect import inspect as look
@@ -113,11 +124,22 @@ def inspect(labels: Path, /, *, png: Path | None = None, json: Json = False) -> 
         from partlabel.labels.inspect_text import text
         from partlabel.labels.table import LabelTable
 
-        found = look(LabelTable.read_parquet(labels))
+        if (html is None) != (images is None):
+            raise UserError("--html shows images: give it together with --images, the folder of the images")
+        table = LabelTable.read_parquet(labels)
+        found = look(table)
         if png is not None:
             draw(found, png)
-        drawn = f"\n\nDrawn to {png}" if png is not None else ""
-        report({**found.to_dict(), "png": None if png is None else str(png)}, text(found) + drawn)
+        drawn = [f"Drawn to {png}"] if png is not None else []
+        if html is not None and images is not None:
+            from partlabel.app.report.gallery import gallery
+            from partlabel.app.report.page import render_labels
+            from partlabel.core.files import write_text
+
+            write_text(html, render_labels(found.to_dict(), gallery(table, images), images, labels.name))
+            drawn.append(f"Images to look at in {html}")
+        files = {"png": None if png is None else str(png), "html": None if html is None else str(html)}
+        report({**found.to_dict(), **files}, "\n".join([text(found), *([""] if drawn else []), *drawn]))
 
 
 def simulate(

@@ -12,9 +12,9 @@ from pathlib import Path
 from partlabel.core.errors import UserError
 
 #: arguments that name a folder; others name a file, or a run, which is either
-_FOLDERS = ("images", "after")
+_FOLDERS = ("images", "validation_images", "after")
 _READ = (*_FOLDERS, "run", "labels", "truth", "config", "answered", "first", "second", "also", "runs", "pictures")
-_WRITTEN = ("output", "held_out", "label_studio", "png")
+_WRITTEN = ("output", "held_out", "label_studio", "png", "html")
 #: commands whose output is a folder that they make
 _MAKE_FOLDERS = ("train", "demo", "download")
 #: a directory with more entries is not searched for a name like the mistyped one

@@ -31,6 +31,7 @@ def train(
     preset: Preset | None = None,
     config: Path | None = None,
     validation: str | None = None,
+    validation_images: Path | None = None,
     truth: Path | None = None,
     after: Path | None = None,
     resume: Annotated[bool, Parameter(show_default=False)] = False,
@@ -49,6 +50,7 @@ def train(
         output: Run folder to be made.
         config: Settings as a TOML file, such as the config.toml of another run.
         validation: Share of the images that is held out to validate on (0 for none), or another label table.
+        validation_images: Folder of the images of that other label table, where it is not the folder of `--images`.
         truth: Label table with the true labels, for experiments: says how many labels that relabelling adds are right.
         after: Run folder of an earlier training on a table that has grown since, such as by `partlabel labels answers`.
             Its settings are taken where none are given, its images stay in the part where they were, and
@@ -69,7 +71,7 @@ def train(
             table = LabelTable.read_parquet(labels)
             chosen = make_config(preset, config, settings, share, lambda: automatic(table, images, output, resume))
             true = None if truth is None else LabelTable.read_parquet(truth)
-        held = {"validation": held_out, "truth": true, "after": after}
+        held = {"validation": held_out, "validation_images": validation_images, "truth": true, "after": after}
         run = run_training(table, images, out=output, config=chosen, resume=resume, **held)
         if is_first_process():
             report({"run": str(output), **run.summary, "headline": run.headline}, _trained(run, output))

@@ -6,14 +6,17 @@ import os
 from collections.abc import Sequence
 from importlib import resources
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from partlabel.app.report import charts
+from partlabel.app.report.gallery import names_of
 from partlabel.app.report.thumbnails import thumbnails
 from partlabel.metrics.thresholds import threshold_text
+from partlabel.training.run import Run
 
 #: rows of the table of classes; the JSON has all
 _ROWS = 1000
@@ -32,6 +35,32 @@ def render(report: dict[str, Any], images: str | os.PathLike[str] | None = None)
         report: what :func:`partlabel.app.report.collect` gives.
         images: folder of the images, to show the most confident mistakes; without it they are listed by name.
     """
+    return _rendered(
+        "report.html",
+        report=report,
+        runs=[_drawn(run, report["runs"], images) for run in report["runs"]],
+        spent=charts.spent(report["runs"]),
+        kinds=_kinds(report["runs"]),
+        rows=_ROWS,
+        changes=_CHANGES,
+        curves=charts.CURVES,
+    )
+
+
+def render_labels(numbers: dict[str, Any], found: dict[str, Any], images: str | os.PathLike[str], title: str) -> str:
+    """The HTML of a label table: its counts and images to look at.
+
+    Args:
+        numbers: what :meth:`partlabel.labels.inspect.Inspection.to_dict` gives.
+        found: what :func:`partlabel.app.report.gallery.gallery` gives.
+        images: folder of the images.
+        title: what the table is called.
+    """
+    pictures = thumbnails(names_of(found), images)
+    return _rendered("inspect.html", n=numbers, g=found, pictures=pictures, title=title, gid="labels")
+
+
+def _rendered(template: str, **values: Any) -> str:
     environment = Environment(
         loader=PackageLoader("partlabel.app.report"),
         autoescape=True,
@@ -50,17 +79,8 @@ def render(report: dict[str, Any], images: str | os.PathLike[str] | None = None)
     }
     folder = resources.files("partlabel.app.report") / "templates"
     text = {name: (folder / name).read_text(encoding="utf-8") for name in ("style.css", "script.js")}
-    return environment.get_template("report.html").render(
-        report=report,
-        runs=[_drawn(run, report["runs"], images) for run in report["runs"]],
-        spent=charts.spent(report["runs"]),
-        kinds=_kinds(report["runs"]),
-        style=Markup(text["style.css"]),
-        script=Markup(text["script.js"]),
-        version=version("partlabel"),
-        rows=_ROWS,
-        changes=_CHANGES,
-        curves=charts.CURVES,
+    return environment.get_template(template).render(
+        style=Markup(text["style.css"]), script=Markup(text["script.js"]), version=version("partlabel"), **values
     )
 
 
@@ -70,6 +90,8 @@ def _drawn(
     """A run with its charts and images."""
     results = run["results"]
     mistakes = [] if results is None else [row for rows in results["mistakes"].values() for row in rows]
+    elsewhere = Run(run["folder"]).elsewhere if Path(run["folder"]).is_dir() else None
+    shown = [row["image"] for row in mistakes] + ([] if run["gallery"] is None else names_of(run["gallery"]))
     others = [other for other in runs if other is not run and other["results"] is not None]
     return {
         **run,
@@ -82,7 +104,7 @@ def _drawn(
             "others": [other["name"] for other in others[:2]],
             "calibration": None if results is None else charts.calibration(results["calibration"]),
         },
-        "pictures": {} if images is None else thumbnails([row["image"] for row in mistakes], images),
+        "pictures": {} if images is None else thumbnails(shown, images, elsewhere),
         "checks": {} if run["random_check"] is None else {row["class"]: row for row in run["random_check"]["classes"]},
     }
 
@@ -114,6 +136,6 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else "")
 
 
-def _tail(name: str) -> str:
+def _tail(name: str, letters: int = _TAIL) -> str:
     """The end of a long name, by which the names of images differ."""
-    return name if len(name) <= _TAIL else f"…{name[-_TAIL:]}"
+    return name if len(name) <= letters else f"…{name[-letters:]}"

@@ -17,15 +17,19 @@ from partlabel.images.decoding import ImageError
 _SIDE, _QUALITY = 192, 68
 
 
-def thumbnails(names: Iterable[str], folder: str | os.PathLike[str]) -> dict[str, tuple[str, int, int]]:
+def thumbnails(
+    names: Iterable[str], folder: str | os.PathLike[str], elsewhere: tuple[str, Path] | None = None
+) -> dict[str, tuple[str, int, int]]:
     """Small JPEG copies as ``data:`` addresses with their width and height; images that cannot be read are left out.
 
     Args:
         names: image names of a table.
         folder: the folder that they start from.
+        elsewhere: see :func:`partlabel.images.find`.
     """
     listed = list(dict.fromkeys(names))
-    made = {name: thumbnail(path) for name, path in zip(listed, find(listed, folder), strict=True) if path is not None}
+    located = zip(listed, find(listed, folder, elsewhere), strict=True)
+    made = {name: thumbnail(path) for name, path in located if path is not None}
     return {name: found for name, found in made.items() if found is not None}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from partlabel.app.report.comparison import alike, comparison_section, labels_spent
 from partlabel.app.report.data import data_section, random_check
+from partlabel.app.report.gallery import gallery
 from partlabel.app.report.intervals import CONFIDENCE, Numbers, measure
 from partlabel.app.report.measured import Measured, on_table, on_validation
 from partlabel.app.report.results import results_section
@@ -102,7 +103,10 @@ def collect(
     several = len(found) > 1
     measured: list[Measured | None] = list(alike(found, on)) if several else on
     numbers = [None if one is None else measure(one, resamples, seed) for one in measured]
-    rows = [_run_section(*each) for each in zip(found, measured, numbers, strict=True)]
+    rows = [_run_section(*each, images, seed) for each in zip(found, measured, numbers, strict=True)]
+    for row, earlier in zip(rows[1:], rows, strict=False):
+        if row["gallery"] == earlier["gallery"]:  # runs on the same images show them once
+            row["gallery"] = None
     grouped = any(one is not None and one.units.max(initial=-1) + 1 < len(one.units) for one in measured)
     return {
         "version": VERSION,
@@ -155,7 +159,9 @@ def _headline(run: Run, on: Measured | None) -> dict[str, Any] | None:
     return {**about, "images": len(on.labels), "known_labels": int((on.labels != 0).sum()), **found.to_dict()}
 
 
-def _run_section(run: Run, on: Measured | None, found: Numbers | None) -> dict[str, Any]:
+def _run_section(
+    run: Run, on: Measured | None, found: Numbers | None, images: str | os.PathLike[str] | None, seed: int
+) -> dict[str, Any]:
     planned = run.config.epochs
     scored = [row for row in run.epochs if row["validation"] and row["validation"]["mean_ap"] is not None]
     best = max(scored, key=lambda row: row["validation"]["mean_ap"]) if scored else run.epochs[-1]
@@ -172,4 +178,5 @@ def _run_section(run: Run, on: Measured | None, found: Numbers | None) -> dict[s
         "headline": _headline(run, on),
         "results": None if on is None or found is None else results_section(run, on, found),
         "labels_spent": labels_spent(run, found),
+        "gallery": None if images is None else gallery(run.all_labels, images, seed),
     }

@@ -73,11 +73,13 @@ class Desk:
         except OSError as error:
             raise UserError(f"{cache}: cannot be made ({error.strerror})") from None
         self.names = self.table.images.to_pylist()
-        paths = resolve(self.names, folder)
+        elsewhere = Run(run).elsewhere
+        paths = resolve(self.names, folder, elsewhere)
         known = cache / f"contents-{digest(self.table.images, str(folder.resolve()))}.npy"
         with Reporter().bar("looking for images that were changed") as bar:
             contents = known_contents(paths, known, bar)
-        self.pictures = Pictures(self.names, paths, contents, folder, cache / "thumbnails")
+        folders = [folder] if elsewhere is None else [folder, elsewhere[1]]
+        self.pictures = Pictures(self.names, paths, contents, folders, cache / "thumbnails")
         scores = scores_of(run, judge, paths, contents["hash"], cache)
         calibration = [judge.calibration.slope, judge.calibration.offset]
         of_scores = digest(judge.weights, judge.classes, calibration, self.table.images, contents["hash"].tolist())
@@ -281,8 +283,8 @@ class Desk:
     def _next(self, labels: Path) -> str:
         """The command that trains on exported labels, into a folder that is not there yet."""
         number = next(number for number in itertools.count(2) if not Path(f"{self.run}-{number}").exists())
-        words = ["partlabel", "train", str(labels), "--images", str(self.folder), "-o", f"{self.run}-{number}"]
-        return shlex.join(words)
+        words = ["partlabel", "train", str(labels), "--images", str(self.folder)]
+        return shlex.join([*words, "--after", str(self.run), "-o", f"{self.run}-{number}"])
 
     def _refresh(self, pairs: Sequence[Pair]) -> None:
         # Read under the lock, so that of two threads the later one does not put back what the earlier one read.

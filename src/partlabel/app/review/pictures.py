@@ -54,17 +54,22 @@ class Pictures:
 
     Args:
         names: N names as in the table.
-        paths: N files. A file is shown only if it lies in ``folder`` once all links are followed.
+        paths: N files. A file is shown only if it lies in one of ``folders`` once all links are followed.
         contents: N rows of :func:`partlabel.images.contents.known_contents`, of what was scored.
-        folder: the folder of the images.
+        folders: the folders of the images.
         cache: folder for thumbnails.
     """
 
     def __init__(
-        self, names: Sequence[str], paths: Sequence[Path], contents: NDArray[np.void], folder: Path, cache: Path
+        self,
+        names: Sequence[str],
+        paths: Sequence[Path],
+        contents: NDArray[np.void],
+        folders: Sequence[Path],
+        cache: Path,
     ) -> None:
         self._names = names
-        self._root = os.path.realpath(folder)
+        self._roots = [os.path.realpath(folder) for folder in folders]
         self._paths = paths
         self._contents = contents["hash"]
         self._facts = contents["facts"].copy()
@@ -88,7 +93,7 @@ class Pictures:
         """
         name = self._names[number]
         real = os.path.realpath(self._paths[number])
-        if not Path(real).is_relative_to(self._root):
+        if not any(Path(real).is_relative_to(root) for root in self._roots):
             raise NoPictureError(f"{name}: lies outside the folder of the images, so it is not shown")
         self._check(number, real)
         return Found(real, self._contents[number].decode(), side)

@@ -144,7 +144,7 @@ function explain(desk) {
   const narrowed = choice.class !== null || choice.origin || choice.value || choice.low !== null || choice.high !== null || choice.search;
   const actions = [];
   if (questions.items.length) actions.push(action("Back to the last one", () => questions.goTo(questions.items.length - 1)), action("Look again", () => questions.load(desk.choice)));
-  if (narrowed) actions.push(action("Clear the filters", () => desk.clear()));
+  if (narrowed && queue?.total !== 0) actions.push(action("Clear the filters", () => desk.clear()));
   if (choice.open && !questions.items.length && queue?.answered) actions.push(action("Show answered ones too", () => desk.choose({ open: false })));
   const other = desk.session.queues.find(({ id, total, answered }) => id !== choice.queue && total > answered);
   if (!narrowed && other) actions.push(action(`Go to “${other.title}”`, () => desk.choose({ queue: other.id })));
@@ -154,7 +154,7 @@ function explain(desk) {
 /** Title and sentence for a list without a current question. */
 function emptiness(questions, queue, narrowed) {
   const sentence = (title, words) => [title, el("p", {}, words)];
-  if (queue && !queue.total && queue.reason) return sentence("Nothing here", queue.reason);
+  if (queue && !queue.total && queue.reason) return sentence(queue.counted ? "Nothing here" : "Still looking", queue.reason);
   if (!queue && questions.items.length) return sentence("End of the list", "That was the last image.");
   if (questions.items.length && questions.items.every(({ answer }) => answer)) {
     return sentence("All answered", "Every question of this list has an answer now.");
