@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from partlabel import LabelTable, train
+from partlabel import Config, LabelTable, Run, simulate, train
 from partlabel.core.compute import cores, loader_workers, processes
 from partlabel.core.errors import UserError
 from tests.pictures import make_pictures, tiny_config
@@ -321,3 +321,26 @@ def test_parts_over_two_processes(folder):
     train(table, folder / "pictures", out=folder / "one", config=config.replace(optim__accumulate=1))
     a, b = (load_file(folder / run / "last" / "model.safetensors") for run in ("one", "run"))
     assert all(torch.allclose(a[key], b[key], atol=1e-5) for key in a)
+
+
+@pytest.mark.slow
+def test_the_closed_form_head_of_two_processes_is_that_of_one(folder):
+    """With the small preset: features shared out, self-training, validation, thresholds, out-of-fold scores."""
+    table = simulate.partial(make_pictures(folder / "pictures", 60), 0.5, seed=0)
+    table.write_parquet(folder / "labels.parquet")
+    small = Config.preset("small").replace(
+        model__backbone="test_resnet", model__weights="none", images__size=32, validation=0.3, workers=0
+    )
+    codes, said = ended(begin(folder, small))
+    assert codes == [0, 0], said
+    train(table, folder / "pictures", out=folder / "one", config=small)
+    a, b = (Run(folder / name) for name in ("run", "one"))
+    one, two = (load_file(run.folder / "best" / "model.safetensors") for run in (a, b))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    assert a.model.thresholds == b.model.thresholds
+    assert a.model.calibration == b.model.calibration
+    assert a.epochs[0]["head"] == b.epochs[0]["head"]
+    assert a.epochs[0]["validation"] == b.epochs[0]["validation"]
+    for name in ("out_of_fold.parquet", "thresholds.json", "headline.json"):
+        assert (a.folder / name).read_bytes() == (b.folder / name).read_bytes()
+    assert len(list((folder / "cache0").rglob("*.shard"))) == len(list((folder / "cache1").rglob("*.shard"))) == 2

@@ -107,6 +107,11 @@ def pinned(tensor: Tensor) -> Tensor:
     return tensor.pin_memory() if has_gpu() else tensor
 
 
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the CPU on a device, by way of pinned memory, so that nobody waits for the copy."""
+    return pinned(tensor).to(device, non_blocking=True)
+
+
 def pooled(source: Stored, square_root: bool = False) -> NDArray[np.float32]:
     """Features (N, D) of stored maps, averaged over the regions, and over both sides where those are stored.
 

@@ -149,21 +149,6 @@ class Engine:
         everywhere = len(mistakes) == self.world or one["who"] == self.name
         raise UserError(one["message"] if everywhere else f"{one['who']}: {one['message']}", one["offenders"])
 
-    @contextmanager
-    def first_alone(self) -> Generator[None]:
-        """Let the first process carry out the block before the others do, who then find what it made."""
-        done = f"alone/{self._phase}"
-        if self.world > 1 and not self.first and self._answers([done]) == ["failed"]:
-            self._settle(None)
-        with self.together():
-            came_to = "failed"
-            try:
-                yield
-                came_to = "done"
-            finally:
-                if self.world > 1 and self.first:
-                    self._store.set(done, came_to)
-
     def crew(self, members: Sequence[int] | None = None) -> Crew:
         """The processes that share work out; of several crews at work at the same time, each gets what its own made.
 
