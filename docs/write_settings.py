@@ -75,7 +75,7 @@ def _value(field: dataclasses.Field[Any]) -> str:
 
 
 def _words(kind: type[Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """The comment above each field, and what its values are."""
+    """The comment above or beside each field, and what its values are."""
     source = inspect.getsource(kind)
     lines, words, types = source.splitlines(), {}, {}
     body = next(node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)).body
@@ -86,6 +86,7 @@ def _words(kind: type[Any]) -> tuple[dict[str, str], dict[str, str]]:
         while lines[at].strip().startswith("#:"):
             above.insert(0, lines[at].strip().removeprefix("#:").strip())
             at -= 1
+        above += [part.strip() for part in lines[node.lineno - 1].split("#:")[1:]]
         said = " ".join(above).replace("``", "`").replace("|", "\\|")
         words[node.target.id] = said[:1].upper() + said[1:]
         types[node.target.id] = _values(ast.unparse(node.annotation))

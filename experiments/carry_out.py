@@ -142,9 +142,10 @@ def _carried_out(job: Job, place: Place) -> dict[str, Any]:
 
 
 def metrics_record(metrics: Metrics) -> dict[str, float | None]:
-    """The metrics of the paper in percent; None where undefined."""
+    """The metrics of the paper in percent, None where undefined; and of how many classes PC-P is the mean."""
     values = {name: float(getattr(metrics, name)) for name in NAMES}
-    return {name: None if np.isnan(value) else round(100 * value, 4) for name, value in values.items()}
+    found = {name: None if np.isnan(value) else round(100 * value, 4) for name, value in values.items()}
+    return {**found, "pc_precision_classes": float(np.isfinite(metrics.precision).sum())}
 
 
 @contextmanager

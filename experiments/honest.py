@@ -36,7 +36,7 @@ from partlabel.training.discriminant import out_of_fold
 STORE = Store(RESULTS / "honest.jsonl")
 WAYS = ("random", "habit", "score", "one-sided")
 #: images and classes of a table
-SIZES = {"500 x 8": (500, 8), "1500 x 12": (1500, 12), "1500 x 80": (1500, 80)}
+SIZES = {"500 x 8": (500, 8), "1500 x 12": (1500, 12)}
 SEEDS = 20
 #: a class is drawn where at least this share of the images shows it, and at least three of them
 _SHARE = 0.02

@@ -18,6 +18,7 @@ from experiments import (
     open_images,
     propagation,
     relabeling_table,
+    rivals_report,
     seeds,
     strategies,
 )
@@ -39,6 +40,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Results], str]], ...] = (
     ("A method that cannot fine-tune (figure 16)", "propagation", propagation.render),
     ("Few and uneven labels, as in Open Images (table 3)", "open-images", open_images.render),
     ("A head in closed form (the preset small)", "", closed_form_report.render),
+    ("Other published methods under one protocol", "", rivals_report.render),
 )
 INTRODUCTION = """\
 The tables and figures of Durand, Mehrasa, Mori, *Learning a Deep ConvNet for Multi-label Classification with

@@ -1,202 +1,222 @@
-"""Other published losses against BCE and partial-BCE: 10 % of the labels known, and one present label an image known.
+"""Published methods for partial labels under one protocol: frozen features, each at its own best setting.
 
-    python -m experiments.rivals --data ../shared/data/coco-mini
+    python -m experiments.rivals tune|test --data ../shared/data/coco-mini [--settings 10 30 50 single open]
 
-The small preset (frozen backbone, 20 epochs) on four fifths of the training images. The labels of the others choose
-the step and one threshold for all classes; every label of the test images measures. A step is a factor of the
-preset's learning rate and one of its weight decay: rate 0.3, 1 and 3 with the same decay; three times the decay; and,
-with 10 % known, rate 3 and 10 with the decay divided by as much, which is the loss itself times 3 and 10. Each loss has
-the one of the best mAP on the held-out labels with seed 0; the other seeds take it over.
+The features are those of the preset small at 224 px (square roots of averages, EfficientNet-Lite0, no mirrored copies),
+the same for every row, and so are 12 epochs of SGD where a method needs them. ``tune``: on four fifths of the training
+images, known labels of seed 0, each method and each of its variants at five weight decays; the
+best mAP on the other fifth, all labels of which are known for that, is its setting. ``test``: on all training images at
+this setting, five draws of the known labels, measured on the test images with all labels.
 
-``partial``: 10 % of the labels of each image, at random; of the held-out images, too, only these are used.
-``single``: one present label of each image and nothing else. There, held-out unknown labels are taken as absent, as
-present ones alone rank nothing; so for every loss. BCE and partial-BCE have nothing to learn from there: with unknown
-labels taken as absent, both are AN.
+Known labels: 10, 30 and 50 % of each image at random; ``single``: one present label of each image and nothing else;
+``open``: 1 % as in Open Images, uneven over images and classes and half of them present.
 
-Heads that see the same batches train side by side in one process, from the stored features: the start, batches,
-mirrored images, rates, optimizer and losses are those of ``partlabel.train``, without its checkpoints.
-
-The results are ``experiments/results/rivals.jsonl``; a killed run goes on, finished rows are not computed again.
+The results are ``experiments/results/rivals/*.jsonl``; a killed run goes on, finished rows are not computed again.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from experiments.frozen import pooled
-from experiments.main_job import FROZEN, tables
+from experiments import rival_methods as m
+from experiments.closed_form import frozen_features, mean_ap
+from experiments.jobs import Labels
+from experiments.known_labels import draw
+from experiments.main_job import tables
+from experiments.rival_solvers import SOLVERS
 from experiments.store import RESULTS, Store
-from partlabel import LabelTable, Model, simulate
-from partlabel.images import flip_draw
+from partlabel import Config, LabelTable, simulate
 from partlabel.metrics import evaluate
 from partlabel.metrics.thresholds import choose, cuts
-from partlabel.training.batches import Stored, statistics
-from partlabel.training.optimizer import build_loss, build_optimizer
-from partlabel.training.schedule import epoch_batches, learning_rate_factor
+from partlabel.training import discriminant
 
-STORE = Store(RESULTS / "rivals.jsonl")
-HELD_OUT = 0.2
-#: setting -> (factor of the learning rate, factor of the weight decay)
-STEPS = {"single": ((0.3, 1.0), (1.0, 1.0), (3.0, 1.0), (1.0, 3.0))}
-STEPS["partial"] = (*STEPS["single"], (3.0, 1 / 3), (10.0, 0.1))
-RIVALS = ("an", "wan", "an-ls", "asl", "hill", "splc", "ll-r", "ll-ct")
-LOSSES = {"partial": ("bce", "partial-bce", *RIVALS), "single": RIVALS}
-
-
-def known_labels(setting: str, table: LabelTable, seed: int) -> LabelTable:
-    """The labels of a setting; images without any stay in the table."""
-    if setting == "partial":
-        return simulate.partial(table, 0.1, seed)
-    one = simulate.noisy_plus(table, seed)
-    return one.hide(one.values > 0, "one present label")
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training of a head."""
-
-    setting: str
-    loss: str
-    step: tuple[float, float]
-    seed: int
-
-    @property
-    def name(self) -> str:
-        rate, decay = self.step
-        return f"{self.setting}, {self.loss}, rate {rate:g}, decay {decay:.2g}, seed {self.seed}"
+SEEDS = range(5)
+SETTINGS = ("10", "30", "50", "single", "open")
+#: (rate, weight decay) among which each method and variant has its best
+STEPS = [(5.0, decay) for decay in (4e-4, 1.6e-3, 6.4e-3, 2.56e-2, 0.1)]
+Variant = dict[str, Any]
+#: method -> its class and variants
+METHODS: dict[str, tuple[type[m.Method], tuple[Variant, ...]]] = {
+    **{name: (m.Method, ({"loss": name},)) for name in ("bce", "partial-bce", "an", "wan", "an-ls", "asl", "hill")},
+    **{name: (m.Method, ({"loss": name},)) for name in ("splc", "p-asl")},
+    "ll-r": (m.Method, tuple({"loss": "ll-r", "delta": d} for d in (0.1, 0.3))),
+    "ll-ct": (m.Method, tuple({"loss": "ll-ct", "delta": d} for d in (0.02, 0.1))),
+    "em": (m.Method, tuple({"loss": "em", "alpha": a} for a in (0.01, 0.1))),
+    "csl": (m.Method, ({"loss": "csl", "likely": 1.0}, {"loss": "csl", "likely": 5.0})),
+    "csl, priors": (m.WithPriors, ({"eta": 0.05, "likely": 1.0}, {"eta": 0.2, "likely": 1.0})),
+    "em-apl": (m.EntropyAndPseudoLabels, tuple({"beta": b} for b in (0.02, 0.2, 0.9))),
+    "role": (m.OnlineEstimates, ({"rate": 0.3}, {"rate": 3.0})),
+    "cap": (m.ClassDistribution, ({}, {"present": 0.5}, {"present": 0.5, "absent": 0.9})),
+    "cft": (m.ClassDistribution, ({"present": 0.5, "last": 2}, {"present": 0.5, "last": 4})),
+    "co-occurrence": (m.CoOccurrence, ({"within": 0.5}, {"within": 0.5, "across": 0.5})),
+    "blending": (m.Blending, ({"weight": 0.1}, {"weight": 0.5})),
+}
+#: with present labels alone these learn nothing; where all images have the same share known, partial-BCE is BCE
+NEEDS_ABSENT = ("bce", "partial-bce", "blending")
 
 
+def known_labels(setting: str, table: LabelTable, seed: int) -> NDArray[np.int8]:
+    """The labels of a setting."""
+    if setting == "single":
+        one = simulate.noisy_plus(table, seed)
+        return one.hide(one.values > 0, "one present label").dense()
+    if setting == "open":
+        return draw(Labels("verified", 0.01), table, seed).dense()
+    return simulate.partial(table, int(setting) / 100, seed).dense()
+
+
+@dataclass
 class Bench:
-    """The features and labels; trains heads and measures them."""
+    """Features, and the labels of all pairs."""
 
-    def __init__(self, data: Path) -> None:
-        self.train_table, self.test_table = tables(data)
-        self.truth = self.test_table.dense()
-        model = Model(FROZEN.model, self.train_table.classes, FROZEN.images.size)
-        paths = [[data / "images" / name for name in t.images.to_pylist()] for t in (self.train_table, self.test_table)]
-        self.source = pooled(model, paths[0], flip=True)
-        self.test_source = pooled(model, paths[1], flip=False)
+    x: NDArray[np.float32]
+    x_test: NDArray[np.float32]
+    table: LabelTable
+    truth: NDArray[np.int8]
+    truth_test: NDArray[np.int8]
 
-    def run(self, runs: Sequence[Run]) -> list[dict[str, Any]]:
-        """The rows of runs that have setting and seed in common."""
-        setting, seed = runs[0].setting, runs[0].seed
-        table = known_labels(setting, self.train_table, seed)
-        rows, held = table.split([1 - HELD_OUT, HELD_OUT], seed)
-        rows = rows[np.diff(table.indptr)[rows] > 0]
-        mean, std = statistics(self.source, rows, "cpu")
-        x, x_test = (standardised(source, mean, std) for source in (self.source, self.test_source))
-        labels = table.dense()
-        heads = self._trained(runs, x, torch.from_numpy(labels), rows)
-        if setting == "single":
-            held = held[(labels[held] != 0).any(1)]
-            labels = np.where(labels > 0, 1, -1).astype(np.int8)
-        with torch.inference_mode():
-            scores = [[scored(head, part).numpy() for part in (x[held, 0], x_test[:, 0])] for head in heads]
-        return [self._measured(own, labels[held], test) for own, test in scores]
+    @classmethod
+    def of(cls, data: Path) -> Bench:
+        config = Config.preset("small").replace(model__backbone="tf_efficientnet_lite0", images__size=224)
+        train, test = tables(data)
+        x, x_test = (frozen_features(config, table, data / "images") for table in (train, test))
+        mean, deviation = x.mean(0), x.std(0)
+        deviation[deviation == 0] = 1
+        return cls((x - mean) / deviation, (x_test - mean) / deviation, train, train.dense(), test.dense())
 
-    def _trained(self, runs: Sequence[Run], x: Tensor, labels: Tensor, rows: NDArray[np.int64]) -> list[nn.Module]:
-        seed, optim = runs[0].seed, FROZEN.optim
-        torch.manual_seed(seed)
-        start = Model(FROZEN.model, self.train_table.classes, FROZEN.images.size)
-        heads, optimizers, losses = [], [], []
-        for run in runs:
-            head = nn.Linear(x.shape[2], labels.shape[1])
-            head.load_state_dict(
-                {name: p.flatten(1) if p.ndim > 1 else p for name, p in start.head.classifier.state_dict().items()}
-            )
-            rate, decay = optim.learning_rate * run.step[0], optim.weight_decay * run.step[1]
-            own = replace(optim, learning_rate=rate, weight_decay=decay)
-            trained: Any = SimpleNamespace(backbone=nn.Module(), head=head)
-            optimizers.append(build_optimizer(trained, own))
-            losses.append(build_loss(FROZEN.replace(loss__name=run.loss).loss, labels.shape[1]))
-            heads.append(head)
-        for epoch in range(optim.epochs):
-            batches = epoch_batches(len(rows), optim.batch_size, seed, epoch)
-            for i, batch in enumerate(batches):
-                own_rows = rows[batch]
-                pictures = x[own_rows, flip_draw(seed, epoch, own_rows).astype(np.int64)]
-                known = labels[own_rows]
-                factor = learning_rate_factor(optim, epoch + (i + 0.5) / len(batches))
-                for head, optimizer, loss in zip(heads, optimizers, losses, strict=True):
-                    for group in optimizer.param_groups:
-                        group["lr"] = group["base_lr"] * factor
-                    value = loss(scored(head, pictures), known, weight=None, epoch=epoch + 1) / len(own_rows)
-                    optimizer.zero_grad()
-                    value.backward()
-                    optimizer.step()
-        return heads
+    def split(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Four fifths to learn from, a fifth to choose by."""
+        order = np.random.default_rng(7).permutation(len(self.x))
+        return np.sort(order[1600:]), np.sort(order[:1600])
 
-    def _measured(
-        self, held: NDArray[np.float32], labels: NDArray[np.int8], test: NDArray[np.float32]
-    ) -> dict[str, Any]:
-        known, present = held[labels != 0], labels[labels != 0] > 0
-        threshold, _ = choose(cuts(known, present * 1.0, ~present * 1.0), "f1")
-        at_zero = evaluate(test, self.truth)
-        return {
-            "held_out_map": 100 * evaluate(held, labels).mean_ap,
-            "map80": 100 * at_zero.mean_ap,
-            "map18": 100 * float(np.nanmean(at_zero.average_precision[:18])),
-            "micro_f1": 100 * at_zero.micro_f1,
-            "micro_f1_chosen": 100 * evaluate(test, self.truth, threshold).micro_f1,
-            "threshold": threshold,
-        }
+    def data(self, labels: NDArray[np.int8], rows: NDArray[np.int64] | None = None) -> m.Data:
+        """Labels (S, N, C) and what else methods know."""
+        x = self.x if rows is None else self.x[rows]
+        held = self.truth[self.split()[1]]
+        priors = [np.nanmean(_sigmoid(discriminant.fit(x, y, rounds=None).scores(x)), axis=0) for y in labels]
+        return m.Data(
+            torch.from_numpy(x),
+            torch.from_numpy(labels),
+            float((held > 0).sum(1).mean()),
+            torch.from_numpy(np.stack(priors)).float(),
+        )
 
 
-def standardised(source: Stored, mean: Tensor, std: Tensor) -> Tensor:
-    """Features (N, 1 or 2, D) with mean 0 and deviation 1."""
-    features = torch.from_numpy(source.array[..., 0, 0].astype(np.float32))
-    return features.sub_(mean).div_(torch.where(std > 0, std, 1.0))
+def _sigmoid(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    return (1 / (1 + np.exp(-np.clip(x, -50, 50)))).astype(np.float32)
 
 
-def scored(head: nn.Module, features: Tensor) -> Tensor:
-    """Scores (N, C)."""
-    return F.linear(features, head.weight, head.bias)
+def methods(setting: str) -> Iterator[tuple[str, Variant]]:
+    """Each method with each of its variants."""
+    for name, (_, variants) in METHODS.items():
+        equal = setting not in ("open", "single")
+        if not (setting == "single" and name in NEEDS_ABSENT) and not (equal and name == "partial-bce"):
+            yield from ((name, variant) for variant in variants)
+    for name, (_, variants) in SOLVERS.items():
+        yield from ((name, variant) for variant in variants)
+
+
+def row_name(name: str, variant: Variant) -> str:
+    more = ", ".join(f"{key} {value}" for key, value in variant.items() if key != "loss")
+    return f"{name} ({more})" if more else name
+
+
+def tune(bench: Bench, setting: str) -> None:
+    """The rows of ``tune``: mAP on the held-out fifth at each step, and the threshold of the best."""
+    store = Store(RESULTS / "rivals" / f"tune-{setting}.jsonl")
+    found = store.read()
+    rows, held = bench.split()
+    labels = known_labels(setting, bench.table, 0)[rows]
+    one = bench.data(labels[None], rows)
+    wide = m.Data(one.x, one.labels.expand(len(STEPS), -1, -1).contiguous(), one.positives, one.priors)
+    wide.priors = one.priors.expand(len(STEPS), -1)
+    for name, variant in methods(setting):
+        key = row_name(name, variant)
+        if key in found:
+            continue
+        began = time.process_time()
+        if name in SOLVERS:
+            scores = SOLVERS[name][0](one.x.numpy(), labels, bench.x[held], **variant)[None]
+        else:
+            rates, decays = (np.array(v) for v in zip(*STEPS, strict=True))
+            weight, bias = m.train(wide, METHODS[name][0](wide, **variant), rates, decays, 0)
+            scores = (torch.from_numpy(bench.x[held]) @ weight + bias[:, None]).numpy()
+        maps = [mean_ap(np.nan_to_num(own, posinf=0, neginf=0), bench.truth[held]) for own in scores]
+        best = int(np.argmax(maps))
+        truth = bench.truth[held] > 0
+        threshold, _ = choose(cuts(scores[best].ravel(), truth.ravel() * 1.0, ~truth.ravel() * 1.0), "f1")
+        record = {"maps": [round(v, 3) for v in maps], "best": best, "threshold": float(threshold)}
+        found[key] = {**record, "seconds": round(time.process_time() - began, 1)}
+        store.add(key, found[key])
+        print(setting, key, f"{maps[best]:.2f} at step {best}", found[key]["seconds"], flush=True)
+
+
+def chosen(setting: str, name: str) -> tuple[Variant, dict[str, Any]]:
+    """The best variant of a method and its row of ``tune``."""
+    found = Store(RESULTS / "rivals" / f"tune-{setting}.jsonl").read()
+    variants = (METHODS.get(name) or SOLVERS[name])[1]
+    rows = [found[row_name(name, variant)] for variant in variants]
+    best = max(range(len(rows)), key=lambda i: rows[i]["maps"][rows[i]["best"]])
+    return variants[best], rows[best]
+
+
+def test(bench: Bench, setting: str, keep: Path | None) -> None:
+    """The rows of ``test``; ``keep`` is a folder for the scores of the test images."""
+    store = Store(RESULTS / "rivals" / f"test-{setting}.jsonl")
+    found = store.read()
+    labels = np.stack([known_labels(setting, bench.table, seed) for seed in SEEDS])
+    data = bench.data(labels)
+    for name in dict.fromkeys(name for name, _ in methods(setting)):
+        if name in found:
+            continue
+        began = time.process_time()
+        variant, row = chosen(setting, name)
+        if name in SOLVERS:
+            scores = np.stack([SOLVERS[name][0](bench.x, y, bench.x_test, **variant) for y in labels])
+        else:
+            rate, decay = STEPS[row["best"]]
+            own = METHODS[name][0](data, **variant)
+            weight, bias = m.train(data, own, np.full(len(SEEDS), rate), np.full(len(SEEDS), decay), 0)
+            scores = (torch.from_numpy(bench.x_test) @ weight + bias[:, None]).numpy()
+        record = {"variant": row_name(name, variant), "step": row["best"], **measured(bench, scores, row["threshold"])}
+        store.add(name, {**record, "seconds": round(time.process_time() - began, 1)})
+        print(setting, name, np.mean(record["map80"]), flush=True)
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+            np.save(keep / f"{setting}-{name}.npy", scores.astype(np.float16))
+
+
+def measured(bench: Bench, scores: NDArray[np.float32], threshold: float) -> dict[str, list[float]]:
+    """What five heads reach on the test images."""
+    truth = bench.truth_test
+    return {
+        "map80": [round(mean_ap(own, truth), 3) for own in scores],
+        "map18": [round(mean_ap(own, truth, slice(18)), 3) for own in scores],
+        "micro_f1": [round(100 * evaluate(own, truth, threshold).micro_f1, 3) for own in scores],
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("tune", "test"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-mini"))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--settings", nargs="+", default=list(SETTINGS), choices=SETTINGS)
+    parser.add_argument("--keep", type=Path, help="folder for the scores of the test images")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    found = STORE.read()
-    bench = Bench(arguments.data)
-
-    def finish(runs: list[Run]) -> None:
-        missing = [run for run in runs if run.name not in found]
-        rows = bench.run(missing) if missing else []
-        for run, row in zip(missing, rows, strict=True):
-            found[run.name] = row
-            STORE.add(run.name, row)
-
-    names = ("map80", "map18", "micro_f1", "micro_f1_chosen")
-    print("setting  loss         step       " + "  ".join(names) + "  (means; range of map80)")
-    for setting, losses in LOSSES.items():
-        finish([Run(setting, loss, step, 0) for loss in losses for step in STEPS[setting]])
-        best = {
-            loss: max(STEPS[setting], key=lambda step: found[Run(setting, loss, step, 0).name]["held_out_map"])
-            for loss in losses
-        }
-        for seed in range(arguments.seeds):
-            finish([Run(setting, loss, best[loss], seed) for loss in losses])
-        for loss in losses:
-            rows = [found[Run(setting, loss, best[loss], seed).name] for seed in range(arguments.seeds)]
-            means = "  ".join(f"{np.mean([row[name] for row in rows]):.2f}" for name in names)
-            all80 = [row["map80"] for row in rows]
-            step = f"{best[loss][0]:g} / {best[loss][1]:.2g}"
-            print(f"{setting:8} {loss:12} {step:10} {means}  ({min(all80):.2f} to {max(all80):.2f})", flush=True)
+    bench = Bench.of(arguments.data)
+    for setting in arguments.settings:
+        tune(bench, setting) if arguments.what == "tune" else test(bench, setting, arguments.keep)
 
 
 if __name__ == "__main__":

@@ -60,8 +60,8 @@ def test_runs_of_one_seed_share_their_first_epochs(
 
 def test_the_papers_protocol() -> None:
     config = relabeling.KINDS["paper"].config
-    assert (config.model.backbone, config.model.graph, config.model.pooling) == ("resnet101", True, "weldon")
-    assert (config.loss.name, config.optim.learning_rate, config.images.size) == ("partial-bce", 0.01, 448)
+    assert (config.model.backbone, config.model.graph, config.model.pooling) == ("resnet101.tv_in1k", True, "weldon")
+    assert (config.loss.name, config.optim.head_learning_rate, config.images.size) == ("partial-bce", 0.01, 448)
     jobs = relabeling.jobs(relabeling.KINDS["paper"])
     assert jobs["[e] uncertainty 0.3"] == {
         "relabel__before": [10, 15],

@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -207,3 +208,13 @@ def test_a_network_of_ones_own_is_exported(tmp_path, table):
     np.testing.assert_allclose(a, b, atol=1e-4)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["config"]["model"]["weights"] == "none"
     assert run.model.classes == CLASSES
+
+
+def test_the_example_of_the_guide_runs(tmp_path, table, monkeypatch, capsys):
+    train(table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config(validation=0.3, optim__epochs=1))
+    (tmp_path / "pictures").rename(tmp_path / "photos")
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+    example = text[text.index("## Parts of your own") :].split("```python")[1].split("```")[0]
+    exec(example.replace("Linear(16, 2)", "Linear(16, 3)"), {"__name__": "example"})
+    assert "(12, 3)" in capsys.readouterr().out

@@ -134,6 +134,11 @@ def sweep(folder: Path) -> None:
                     os.unlink(entry.path)
 
 
+def forget_sweeps() -> None:
+    """Let :func:`sweep` look through folders again."""
+    _swept.clear()
+
+
 def _sync(folder: Path) -> None:
     """Write the names in a folder to disk, where the system can."""
     with suppress(OSError):

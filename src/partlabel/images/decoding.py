@@ -16,6 +16,7 @@ the odd JPEG (CMYK, headers that simplejpeg refuses), goes through Pillow. The r
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import stat
@@ -140,6 +141,14 @@ def decode_with_facts(
         raise ImageError(path, "is a symbolic link to nothing" if broken else "does not exist") from None
     except OSError as error:
         raise ImageError(path, f"cannot be read ({error.strerror or error})") from None
+
+
+def decode_bytes(data: bytes, name: str, size: int | None = None, *, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
+    """Decode the content of an image file like `decode`; ``name`` is what an error calls it."""
+    try:
+        return _decode_file(io.BytesIO(data), size, max_pixels)[0]
+    except (_NotReadableError, OSError) as error:
+        raise ImageError(name, str(error)) from None
 
 
 def why_not_an_image(path: str | os.PathLike[str]) -> str | None:

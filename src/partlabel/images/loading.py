@@ -17,7 +17,7 @@ from torchvision.transforms.v2 import functional as transforms
 
 from partlabel.core.compute import has_gpu
 from partlabel.core.errors import UserError
-from partlabel.images.decoding import MAX_PIXELS, ImageError, decode
+from partlabel.images.decoding import MAX_PIXELS, ImageError, decode, decode_bytes
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 0xFFFFFFFFFFFFFFFF
@@ -35,7 +35,16 @@ def load(path: str | os.PathLike[str], size: int, *, max_pixels: int = MAX_PIXEL
     Raises:
         ImageError: the file is not a whole, readable image.
     """
-    pixels = torch.from_numpy(decode(path, size, max_pixels=max_pixels)).permute(2, 0, 1)
+    return _square(decode(path, size, max_pixels=max_pixels), size)
+
+
+def load_bytes(data: bytes, name: str, size: int) -> torch.Tensor:
+    """Load the content of an image file as :func:`load` does; ``name`` is what an error calls it."""
+    return _square(decode_bytes(data, name, size), size)
+
+
+def _square(image: NDArray[np.uint8], size: int) -> torch.Tensor:
+    pixels = torch.from_numpy(image).permute(2, 0, 1)
     resized = transforms.resize(pixels, [size, size], interpolation=InterpolationMode.BILINEAR, antialias=True)
     return resized.contiguous()
 

@@ -6,12 +6,16 @@ the unknown labels drawn from these probabilities (multiple imputation; Rubin 19
 
 Which probability an unknown label has cannot be known from the known ones alone. Two accounts are possible: whether a
 label is known depends on its score only, then it has the calibrated probability of a known label with the same score;
-or it depends on its class and sign only, then that probability is shifted (:mod:`partlabel.metrics.prevalence`). The
-value is that of the second account, which holds where people tick what they see. The interval holds both accounts and
-half the shift, each with 1.96 standard deviations over resamples, and what the known labels alone say, which is right
-where they are a random draw, and nearer than both accounts where something chose them that knows more than the scores.
-A resample draws the images anew (Efron 1979), fits the calibration and the shift to them, draws a shift from what is
-believed about it, and draws the unknown labels.
+or it depends on its class and sign only, then that probability is shifted (:mod:`partlabel.metrics.prevalence`). Nor
+can be known from few absent labels whether, at the highest scores, the odds go on rising or some absent images look
+just like present ones (:mod:`partlabel.metrics.look_alikes`); where the shift is large, these scores decide.
+
+The value is that of the second account, which holds where people tick what they see, halfway between rising odds and
+look-alikes. The interval holds both accounts and half the shift, with look-alikes and each with 1.96 standard
+deviations over resamples, and what the known labels alone say, which is right where they are a random draw, and nearer
+than both accounts where something chose them that knows more than the scores. A resample draws the images anew (Efron
+1979), fits calibration and shift to them, draws the share of look-alikes and a shift from what is believed of them, and
+draws the unknown labels.
 
 The area under the ROC curve does not depend on how often a class is present; its value is that of the known labels.
 """
@@ -27,7 +31,8 @@ from numpy.typing import NDArray
 
 from partlabel.metrics import evaluate
 from partlabel.metrics.bootstrap import draw
-from partlabel.metrics.calibration import ClassFits, fit_classes, sigmoid
+from partlabel.metrics.calibration import sigmoid
+from partlabel.metrics.look_alikes import LookAlikes, fit_look_alikes, log_odds
 from partlabel.metrics.prevalence import Shifts, histogram, likelihood, shifts
 from partlabel.metrics.result import Metrics
 from partlabel.metrics.risk_control import compare
@@ -183,27 +188,32 @@ class _Imputed:
         self.image, self.cls = np.nonzero(labels)
         self.known_present = labels[self.image, self.cls] > 0
         x = self.scores[self.image, self.cls]
-        fits = fit_classes(x, self.cls, self.known_present, labels.shape[1])
+        fits = fit_look_alikes(x, self.cls, self.known_present, labels.shape[1])
         assert fits is not None  # every class here has labels of both signs
-        self.shifts = self._shifts(fits.theta, np.ones(len(labels)))
+        theta, eta = fits.again(np.ones(len(x)), fits.share)
+        rising, none = fits.again(np.ones(len(x)), 0.0)
+        self.shifts = self._shifts(theta, eta, np.ones(len(labels)))
+        shift_rising = self._shifts(rising, none, np.ones(len(labels))).mean
         weights = np.concatenate(list(draw(units, resamples, seed, resamples)), 1)
-        drawn = self._resampled(fits, x, weights)
+        thetas, etas, drawn = self._resampled(fits, weights)
         rows = self._rows(len(labels), labels.shape[1])
         weights = weights[rows]
         once = np.ones((len(rows), _DRAWS))
-        # (scenarios, classes, metrics) and (scenarios, classes, metrics, resamples)
-        values, resampled = [], []
+        # (classes, metrics), (classes, accounts, metrics) and (classes, accounts, metrics, resamples)
+        without, values, resampled = [], [], []
         for c in range(labels.shape[1]):
             measure = _measure(self.scores[rows, c], limits[c])
             of_class = labels[rows, c]
+            present = self._drawn(rows, c, of_class, rising[c][:, None], none[c], np.full(_DRAWS, shift_rising[c]))
+            without.append(_mean(measure(present, once).T))
             for account in _ACCOUNTS:
-                shift = account(self.shifts.mean[c])
-                present = self._drawn(rows, c, of_class, fits.theta[c][:, None], np.full(_DRAWS, shift))
+                shift = np.full(_DRAWS, account(self.shifts.mean[c]))
+                present = self._drawn(rows, c, of_class, theta[c][:, None], eta[c], shift)
                 values.append(_mean(measure(present, once).T))
-                present = self._drawn(rows, c, of_class, drawn[0][c], account(drawn[1][c]))
+                present = self._drawn(rows, c, of_class, thetas[c], etas[c], account(drawn[c]))
                 resampled.append(measure(present, weights))
         shape = (labels.shape[1], len(_ACCOUNTS), len(PER_CLASS))
-        self.values = np.array(values).reshape(shape)
+        self.without, self.values = np.array(without), np.array(values).reshape(shape)
         self.resampled = np.array(resampled).reshape(*shape, resamples)
 
     def _rows(self, images: int, classes: int) -> NDArray[np.int64]:
@@ -211,10 +221,10 @@ class _Imputed:
         most = max(_PAIRS // classes, 1000)
         return np.arange(images) if images <= most else np.sort(self.random.permutation(images)[:most])
 
-    def _shifts(self, theta: Floats, weight: Floats, tau: float | None = None) -> Shifts:
+    def _shifts(self, theta: Floats, eta: Floats, weight: Floats, tau: float | None = None) -> Shifts:
         """What is believed about the shift, with each image counted ``weight`` (N,) times."""
         classes = len(theta)
-        z = self.scores * theta[:, 0] + theta[:, 1]
+        z = log_odds(self.scores, theta.T, eta)
         known = np.bincount(self.cls, weight[self.image], classes)
         present = np.bincount(self.cls, weight[self.image] * self.known_present, classes)
         likely = np.bincount(self.cls, weight[self.image] * sigmoid(z[self.image, self.cls]), classes)
@@ -223,43 +233,53 @@ class _Imputed:
         some = np.maximum(known, 1e-9)
         return shifts(likelihood(counts, likely / some, 2 * present * (known - present) / some), tau)
 
-    def _resampled(self, fits: ClassFits, x: Floats, weights: Floats) -> tuple[Floats, Floats]:
-        """Slope and offset (C, 2, B) and a drawn shift (C, B) of each resample, of weights (N, B)."""
-        thetas, drawn = [], []
+    def _resampled(self, fits: LookAlikes, weights: Floats) -> tuple[Floats, Floats, Floats]:
+        """Slope and offset (C, 2, B), eta (C, B) and a drawn shift (C, B) of each resample, of weights (N, B)."""
+        thetas, etas, drawn = [], [], []
         for weight in weights.T:
-            theta = fits.again(x, self.cls, self.known_present, weight[self.image])
+            theta, eta = fits.again(weight[self.image], fits.draw(self.random))
             thetas.append(theta)
-            drawn.append(self._shifts(theta, weight, self.shifts.tau).draw(self.random))
-        return np.stack(thetas, 2), np.stack(drawn, 1)
+            etas.append(eta)
+            drawn.append(self._shifts(theta, eta, weight, self.shifts.tau).draw(self.random))
+        return np.stack(thetas, 2), np.stack(etas, 1), np.stack(drawn, 1)
 
     def _drawn(
-        self, rows: NDArray[np.int64], c: int, labels: NDArray[np.int8], theta: Floats, shift: Floats
+        self,
+        rows: NDArray[np.int64],
+        c: int,
+        labels: NDArray[np.int8],
+        theta: Floats,
+        eta: Floats,
+        shift: Floats,
     ) -> NDArray[np.bool_]:
         """Labels (rows, B) of a class: known ones as they are, unknown ones drawn; theta (2, 1 or B), shift (B,)."""
         result = np.repeat((labels > 0)[:, None], len(shift), 1)
         unknown = np.flatnonzero(labels == 0)
-        likely = sigmoid(self.scores[rows[unknown], c][:, None] * theta[0] + theta[1] + shift)
+        likely = sigmoid(log_odds(self.scores[rows[unknown], c][:, None], theta, eta) + shift)
         result[unknown] = self.random.random(likely.shape) < likely
         return result
 
     def mean(self, metric: int, alone: Floats) -> Estimate:
         """The mean over the classes of a metric, see ``PER_CLASS``; ``alone``: (C, 6) of the known labels alone."""
-        return Estimate(*self._around(metric, _mean(self.values), _mean(self.resampled), float(_mean(alone)[metric])))
+        means = (_mean(found) for found in (self.without, self.values, self.resampled, alone))
+        return Estimate(*self._around(metric, *means))
 
     def of_class(self, metric: int, alone: Floats) -> Floats:
         """(C, 3) the metric of each class: value, low, high."""
-        rows = zip(self.values, self.resampled, alone[:, metric], strict=True)
-        return np.array([self._around(metric, values, drawn, float(known)) for values, drawn, known in rows])
+        rows = zip(self.without, self.values, self.resampled, alone, strict=True)
+        return np.array([self._around(metric, *own) for own in rows])
 
-    def _around(self, metric: int, values: Floats, drawn: Floats, alone: float) -> tuple[float, float, float]:
-        """Value, low and high from (accounts, metrics) and (accounts, metrics, resamples)."""
-        each, spread = values[:, metric], _spread(drawn[:, metric])
-        value, least = float(each[_SHIFTED]), 0.0
+    def _around(
+        self, metric: int, without: Floats, values: Floats, drawn: Floats, alone: Floats
+    ) -> tuple[float, float, float]:
+        """Value, low and high from (metrics,), (accounts, metrics), (accounts, metrics, resamples) and (metrics,)."""
+        each, spread, known = values[:, metric], _spread(drawn[:, metric]), float(alone[metric])
+        value, least = float(each[_SHIFTED] + without[metric]) / 2, 0.0
         if PER_CLASS[metric] == "roc_auc":
-            value, least = alone, float(spread[0])  # the known labels give the value, so they have a deviation too
+            value, least = known, float(spread[0])  # the known labels give the value, so they have a deviation too
         if np.isnan(value):
             return np.nan, np.nan, np.nan
-        each, spread = np.append(each, alone), np.append(spread, least)
+        each, spread = np.append(each, [known, value]), np.append(spread, [least, 0.0])
         low, high = float(np.nanmin(each - _Z * spread)), float(np.nanmax(each + _Z * spread))
         return value, max(0.0, low), min(1.0, high)
 

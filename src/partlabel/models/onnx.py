@@ -1,11 +1,17 @@
-"""A classifier in an ONNX file that ``partlabel export`` wrote: opened, checked and run by onnxruntime on the CPU."""
+"""ONNX files: networks written by torch's exporter, and run by onnxruntime on the CPU.
+
+:class:`OnnxModel` is a classifier in a file that ``partlabel export`` wrote.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
-from collections.abc import Sequence
+import warnings
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +20,7 @@ import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from partlabel.core.errors import UserError
 from partlabel.core.optional import require
@@ -79,7 +86,7 @@ class OnnxModel:
         """
         require(NEEDS, "onnxruntime")
         file = Path(path)
-        session = _open(file)
+        session = open_session(file)
         described = _described(file, session.get_modelmeta().custom_metadata_map.get(METADATA))
         _check_ends(file, session, described)
         return cls(file, session, described)
@@ -102,7 +109,56 @@ class OnnxModel:
         )
 
 
-def _open(path: Path) -> Any:
+@contextmanager
+def quiet() -> Generator[None]:
+    """Keep the remarks of exporters and of onnx from the user for the block; errors are raised anyway."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def traced(module: nn.Module, examples: Tensor) -> torch.export.ExportedProgram:
+    """A network of one input as a program of ``torch.export`` for any number of images; two examples at least."""
+    with torch.no_grad():
+        return torch.export.export(module, (examples,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+
+
+def write_network(module: nn.Module, examples: Tensor, path: Path, output: str = OUTPUT) -> None:
+    """Write a network as ONNX for any number of images.
+
+    Args:
+        module: in evaluation mode, on the CPU; takes uint8 images (N, 3, size, size).
+        examples: two images at least.
+        path: the file.
+        output: name of its output.
+    """
+    program = traced(module, examples)
+    with quiet():
+        written = torch.onnx.export(
+            program, (), input_names=[INPUT], output_names=[output], opset_version=OPSET, dynamo=True, verbose=False
+        )
+    assert written is not None
+    proto = written.model_proto
+    graph = proto.graph
+    made_up = graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dimension in value.type.tensor_type.shape.dim:
+            if made_up and dimension.dim_param == made_up:
+                dimension.dim_param = "batch"
+    path.write_bytes(proto.SerializeToString())
+
+
+def open_session(path: Path) -> Any:
+    """Open a file with onnxruntime, with as many threads as PyTorch uses.
+
+    Raises:
+        UserError: it is missing or damaged, or onnxruntime cannot run it.
+    """
     import onnxruntime
 
     if not path.is_file():

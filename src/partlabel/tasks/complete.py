@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json
 from partlabel.core.lock import holding
-from partlabel.images import resolve
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
 from partlabel.models.scores import Scores
 from partlabel.tasks.completion import complete
-from partlabel.tasks.scoring import scored
+from partlabel.tasks.scoring import scores_of
 from partlabel.training.config import Config
 from partlabel.training.evidence import Evidence, evidence
 from partlabel.training.folds import FOLDS
@@ -31,12 +30,13 @@ REPORT = "completion.json"
 
 def complete_run(
     run: Run | str | os.PathLike[str],
-    images: str | os.PathLike[str],
+    images: str | os.PathLike[str] | None,
     table: LabelTable | None = None,
     *,
     precision: float = 0.95,
     confidence: float = 0.9,
     seed: int = 0,
+    scores: str | os.PathLike[str] | None = None,
 ) -> tuple[LabelTable, dict[str, Any]]:
     """Fill in the unknown labels of a training, or of another table, see :func:`partlabel.tasks.completion.complete`.
 
@@ -52,6 +52,7 @@ def complete_run(
         precision: share of the labels filled in that must be right.
         confidence: probability with which it must be.
         seed: of the draw that mixes the pool.
+        scores: instead of the images, a folder of scores of the last model that ``partlabel predict`` wrote in shards.
 
     Returns:
         The table with the new labels, and the report; beside what is said there ``held_out`` (``out-of-fold``;
@@ -82,8 +83,8 @@ def complete_run(
             "nothing can be promised: the model was trained on guesses for the unknown labels of these images, and "
             "the held-out images do not show what that did; hold out labels instead, with partlabel labels hold-out"
         )
-    scores, held_scores = _scores(model, own, held, images, run.elsewhere)
-    made, report = complete(own, scores, held, held_scores, leave=leave, **arguments)
+    of_table, of_held = _scores(model, own, held, images, scores, run.elsewhere)
+    made, report = complete(own, of_table, held, of_held, leave=leave, **arguments)
     if own is not table:
         made = _with_new(table, made, matched.of_table, report["round"])
     report |= {
@@ -157,12 +158,13 @@ def _scores(
     model: Model,
     table: LabelTable,
     held: LabelTable,
-    folder: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | None,
+    stored: str | os.PathLike[str] | None,
     elsewhere: tuple[str, Path] | None,
 ) -> tuple[Scores, Scores]:
     """Scores of the images of the table and of the held-out ones, each image scored once."""
     names = pc.unique(pa.concat_arrays([table.images, held.images]))  # pyrefly: ignore[missing-attribute]
-    scores = scored(model, resolve(names, folder, elsewhere))
+    scores = scores_of(model, names, folder, stored, elsewhere)
     place = pc.index_in(held.images, value_set=names)  # pyrefly: ignore[missing-attribute]
     own = place.to_numpy(zero_copy_only=False).astype(np.int64)
     return scores.take(np.arange(table.num_images)), scores.take(own)

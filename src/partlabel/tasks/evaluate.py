@@ -22,7 +22,7 @@ from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
 from partlabel.models.scores import Scores
 from partlabel.tasks.predict import open_classifier
-from partlabel.tasks.scoring import scored
+from partlabel.tasks.scoring import scores_of
 from partlabel.training.run import MARKER, Run
 
 #: pairs of image and class that the headline is estimated on; where there are more, on a random draw of the images
@@ -30,7 +30,11 @@ HEADLINE_PAIRS = 2**23
 
 
 def evaluate(
-    run: Run | Model | OnnxModel | str | os.PathLike[str], labels: LabelTable, *, images: str | os.PathLike[str]
+    run: Run | Model | OnnxModel | str | os.PathLike[str],
+    labels: LabelTable,
+    *,
+    images: str | os.PathLike[str] | None = None,
+    scores: str | os.PathLike[str] | None = None,
 ) -> Metrics:
     """Measure a classifier on the known labels of a table, over the classes of the table, at the model's thresholds.
 
@@ -38,6 +42,7 @@ def evaluate(
         run: a run or its folder, an ``.onnx`` file, or an open model.
         labels: the table; its classes are among the model's, its image names are files in ``images``.
         images: the folder of the images.
+        scores: instead of it, a folder of scores that ``partlabel predict`` wrote in shards.
 
     Raises:
         UserError: the model lacks classes of the table, no label is known, or images are missing or cannot be read.
@@ -51,12 +56,16 @@ def evaluate(
     ['present', 'absent', 'average_precision']
     """
     model = open_classifier(run)
-    labelled = Labelled.of(model, labels, images)
-    return labelled.metrics(scored(model, labelled.paths), model.thresholds)
+    labelled = Labelled.of(model, labels, None)
+    return labelled.metrics(scores_of(model, labelled.table.images, images, scores), model.thresholds)
 
 
 def estimate(
-    run: Run | Model | OnnxModel | str | os.PathLike[str], labels: LabelTable, *, images: str | os.PathLike[str]
+    run: Run | Model | OnnxModel | str | os.PathLike[str],
+    labels: LabelTable,
+    *,
+    images: str | os.PathLike[str] | None = None,
+    scores: str | os.PathLike[str] | None = None,
 ) -> tuple[Metrics, Headline]:
     """Measure on known labels, as :func:`evaluate`, and estimate what all labels of the table's images would say.
 
@@ -64,8 +73,8 @@ def estimate(
     ``HEADLINE_PAIRS`` pairs of image and class, the estimate is from as many images as that, drawn at random.
     """
     model = open_classifier(run)
-    labelled = Labelled.of(model, labels, images, every=True)
-    return labelled.estimate(scored(model, labelled.paths), model.thresholds)
+    labelled = Labelled.of(model, labels, None, every=True)
+    return labelled.estimate(scores_of(model, labelled.table.images, images, scores), model.thresholds)
 
 
 def trained_on(run: str | os.PathLike[str], table: LabelTable) -> dict[str, int]:
@@ -84,7 +93,7 @@ class Labelled:
     Attributes:
         table: the images that have a known label, and the classes of the table in the order of the model.
         columns: (K,) number in the model of each class of the table.
-        paths: the image of each image.
+        paths: the file of each image; none where no folder was given.
     """
 
     table: LabelTable
@@ -96,7 +105,7 @@ class Labelled:
         cls,
         model: Model | OnnxModel,
         table: LabelTable,
-        folder: str | os.PathLike[str],
+        folder: str | os.PathLike[str] | None,
         without: Collection[Path] = (),
         every: bool = False,
     ) -> Labelled:
@@ -105,7 +114,7 @@ class Labelled:
         Args:
             model: gives the classes.
             table: labels; its image names are files in ``folder``.
-            folder: the folder of the images.
+            folder: the folder of the images; None looks for none.
             without: images to leave out.
             every: images without a known label take part too.
         """
@@ -115,7 +124,7 @@ class Labelled:
             raise UserError("no label of the table is known, so there is nothing to measure on")
         if not every:
             table = table.select(np.flatnonzero(np.diff(table.indptr)))
-        paths = resolve(table.images, folder)
+        paths = [] if folder is None else resolve(table.images, folder)
         if without:
             out = {path.resolve() for path in without}
             rows = [row for row, path in enumerate(paths) if path.resolve() not in out]
@@ -144,5 +153,5 @@ class Labelled:
         own = scores.take(rows).select(self.columns).dense()
         found = headline(own, table.dense(rows), table.classes, limits, units=unit[rows])
         known = np.flatnonzero(np.diff(table.indptr))
-        some = replace(self, table=table.select(known), paths=[self.paths[i] for i in known])
+        some = replace(self, table=table.select(known), paths=[])
         return some.metrics(scores.take(known), thresholds), found

@@ -21,10 +21,10 @@ from partlabel.core.files import replacing
 from partlabel.core.optional import require
 from partlabel.images import load
 from partlabel.models.model import Model
-from partlabel.models.onnx import INPUT, METADATA, NEEDS, OPSET, OUTPUT, OnnxModel
+from partlabel.models.onnx import METADATA, NEEDS, OPSET, OnnxModel, traced, write_network
 from partlabel.tasks.evaluate import Labelled
 from partlabel.tasks.predict import score
-from partlabel.tasks.quantize import SCHEME, Change, change, quantize, quiet
+from partlabel.tasks.quantize import SCHEME, Change, change, quantize
 
 #: largest difference allowed, of scores up to 1; larger scores may differ in proportion
 TOLERANCE = 1e-4
@@ -243,7 +243,9 @@ def model_scorer(model: Model) -> Scorer:
 def write_program(model: Model, pixels: NDArray[np.uint8], path: Path) -> None:
     """Write a program of ``torch.export``, traced on a few images (>= 3, 3, size, size), with its metadata."""
     with open(path, "wb") as file:
-        torch.export.save(_traced(model, pixels), file, extra_files={METADATA: json.dumps(metadata(model))})
+        torch.export.save(
+            traced(model, torch.from_numpy(pixels[:_TRACED])), file, extra_files={METADATA: json.dumps(metadata(model))}
+        )
 
 
 def open_program(path: Path) -> Scorer:
@@ -255,20 +257,7 @@ def open_program(path: Path) -> Scorer:
 
 def write_onnx(model: Model, pixels: NDArray[np.uint8], path: Path) -> None:
     """Write an ONNX file, traced on a few images (>= 3, 3, size, size), with its metadata."""
-    program = _traced(model, pixels)
-    with quiet():
-        written = torch.onnx.export(
-            program, (), input_names=[INPUT], output_names=[OUTPUT], opset_version=OPSET, dynamo=True, verbose=False
-        )
-    assert written is not None
-    proto = written.model_proto
-    graph = proto.graph
-    made_up = graph.input[0].type.tensor_type.shape.dim[0].dim_param
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        for dimension in value.type.tensor_type.shape.dim:
-            if made_up and dimension.dim_param == made_up:
-                dimension.dim_param = "batch"
-    path.write_bytes(proto.SerializeToString())
+    write_network(model, torch.from_numpy(pixels[:_TRACED]), path)
     describe(path, metadata(model))
 
 
@@ -282,12 +271,6 @@ def describe(path: Path, described: dict[str, Any]) -> None:
     del proto.metadata_props[:]
     onnx.helper.set_model_props(proto, {name: json.dumps(value, ensure_ascii=False) for name, value in values.items()})
     path.write_bytes(proto.SerializeToString())
-
-
-def _traced(model: Model, pixels: NDArray[np.uint8]) -> torch.export.ExportedProgram:
-    batch = {INPUT: {0: torch.export.Dim("batch")}}
-    with torch.no_grad():
-        return torch.export.export(model, (torch.from_numpy(pixels[:_TRACED]),), dynamic_shapes=batch)
 
 
 def _pixels(model: Model, pictures: Sequence[str | os.PathLike[str]]) -> NDArray[np.uint8]:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.images import resolve
 from partlabel.labels.holdout import at_random
 from partlabel.labels.match import match
 from partlabel.labels.table import ORIGINS, LabelTable
@@ -20,7 +19,7 @@ from partlabel.models.model import Model
 from partlabel.models.scores import Scores
 from partlabel.tasks.growth import Ranking, grow_from
 from partlabel.tasks.growth import grow as grow
-from partlabel.tasks.scoring import scored
+from partlabel.tasks.scoring import scores_of
 from partlabel.tasks.unknown import by_class
 
 #: why a question is asked, in the order of the codes
@@ -225,7 +224,13 @@ def _of_class(
 
 
 def ask(
-    model: Model, table: LabelTable, folder: str | os.PathLike[str], budget: int, mix: Mix | None = None, seed: int = 0
+    model: Model,
+    table: LabelTable,
+    folder: str | os.PathLike[str] | None,
+    budget: int,
+    mix: Mix | None = None,
+    seed: int = 0,
+    stored: str | os.PathLike[str] | None = None,
 ) -> tuple[Questions, LabelTable, Scores, dict[str, Any]]:
     """Score all images of a table and choose questions; see :func:`choose`.
 
@@ -236,6 +241,7 @@ def ask(
         budget: number of questions.
         mix: shares of the reasons to ask.
         seed: of the random part.
+        stored: instead of the folder, one of scores that ``partlabel predict`` wrote in shards.
 
     Returns:
         The questions; the table with the classes of the model, in its order, and the scores (N, C), to which they
@@ -249,7 +255,7 @@ def ask(
         raise UserError("people have given every label of the model's classes, so there is nothing to ask")
     if budget < 1:
         raise UserError(f"the budget is at least 1 question, not {budget}")
-    scores = scored(model, resolve(own.images, folder))
+    scores = scores_of(model, own.images, folder, stored)
     slope, offset = np.float32(1), np.float32(0)
     if model.calibration is not None:  # slopes are above 0: the order in a class stays, and scores are log-odds
         slope, offset = (np.asarray(v, np.float32) for v in (model.calibration.slope, model.calibration.offset))

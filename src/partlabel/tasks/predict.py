@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,9 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -23,7 +19,6 @@ from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.optional import load
 from partlabel.core.progress import Reporter
-from partlabel.core.text import as_cell
 from partlabel.images import ImageDataset, Listed, list_images, make_loader
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
@@ -93,38 +88,19 @@ class Predictions:
         Raises:
             UserError: another ending, more than a sheet holds, or the file cannot be written.
         """
+        from partlabel.tasks.prediction_files import Keep, PredictionWriter
+
         target = Path(path)
-        count = len(self.classes)
         if target.suffix == ".xlsx":
             write_workbook(target, self.images, self.classes, self.probabilities, self.present)
         elif target.suffix == ".csv" and wide:
             write_wide(target, self.images, self.classes, self.probabilities, self.present)
-        elif target.suffix == ".csv":
-            table = pa.table(
-                {
-                    "image": np.repeat(np.asarray([as_cell(name) for name in self.images], object), count),
-                    "class": pa.array([as_cell(name) for name in self.classes] * len(self.images), pa.string()),
-                    "score": self.scores.ravel(),
-                    "probability": np.round(self.probabilities.ravel(), 6),
-                    "present": self.present.ravel().astype(np.int8),
-                }
-            )
-            with replacing(target) as temporary:
-                pyarrow.csv.write_csv(table, temporary)
-        elif target.suffix == ".parquet":
-            columns = {
-                "score": self.scores,
-                "probability": self.probabilities.astype(np.float32),
-                "present": self.present,
-            }
-            lists = {
-                name: pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), count)
-                for name, values in columns.items()
-            }
-            table = pa.table({"image": pa.array(list(self.images), pa.string()), **lists})
-            table = table.replace_schema_metadata({"classes": json.dumps(list(self.classes), ensure_ascii=False)})
-            with replacing(target) as temporary:
-                pyarrow.parquet.write_table(table, temporary)
+        elif target.suffix in (".csv", ".parquet"):
+            with (
+                replacing(target) as temporary,
+                PredictionWriter.open(temporary, self.classes, Keep(), kind=target.suffix[1:]) as writer,
+            ):
+                writer.add(list(self.images), self.scores, self.probabilities, self.present)
         else:
             raise UserError(f"{target}: predictions are written as .csv, .xlsx or .parquet")
 

@@ -13,10 +13,8 @@ All three were measured on photographs (experiments/export.py).
 
 from __future__ import annotations
 
-import logging
 import tempfile
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.models.onnx import INPUT
+from partlabel.models.onnx import INPUT, quiet
 
 #: how an INT8 file was made, for its metadata
 SCHEME = {"activations": "uint8", "weights": "int8 in -64..64, per channel", "in_single_precision": "pixels, head"}
@@ -97,17 +95,6 @@ def quantize(source: Path, target: Path, pixels: NDArray[np.uint8]) -> None:
             reduce_range=True,
             nodes_to_exclude=_single_precision(onnx.load(prepared).graph),
         )
-
-
-@contextmanager
-def quiet() -> Generator[None, None, None]:
-    """Keep the remarks of onnx's and onnxruntime's tools from the user for the block; errors are raised anyway."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 def _single_precision(graph: Any) -> list[str]:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
@@ -27,12 +28,13 @@ from partlabel.core.compute import default_device
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.progress import Reporter
-from partlabel.images import ImageError, check
+from partlabel.images import ImageError, check, resolve
 from partlabel.images.contents import facts_of, known_contents
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
 from partlabel.models.scores import ScoreFile, Scores, ScoreWriter, read_scores
 from partlabel.tasks.predict import score, score_batches
+from partlabel.tasks.prediction_files import Keep, PredictionWriter, decided
 
 #: fewer images are scored faster than they are looked up
 FEW = 64
@@ -91,6 +93,69 @@ def scored(
         _fill(folder, model, [paths[i] for i in new.tolist()], known[new], device, workers)
         place, files = _stored(folder, contents)
     return read_scores(files, place)
+
+
+def scores_of(
+    model: Model | OnnxModel,
+    names: pa.StringArray,
+    images: str | os.PathLike[str] | None,
+    stored: str | os.PathLike[str] | None = None,
+    elsewhere: tuple[str, Path] | None = None,
+) -> Scores:
+    """Score the images of a table, or open the scores that ``partlabel predict`` wrote in shards.
+
+    Args:
+        model: the classifier.
+        names: of the images.
+        images: the folder that the names start from; not needed with stored scores.
+        stored: a folder of shards with the scores of all classes.
+        elsewhere: see :func:`partlabel.images.resolve`.
+
+    Raises:
+        UserError: neither is given; images are missing or cannot be read; or the stored scores are of another model, or
+            lack images.
+    """
+    if stored is not None:
+        return _of_shards(model, names, Path(stored))
+    if images is None:
+        raise UserError("either the folder of the images is needed, or one of their scores")
+    return scored(model, resolve(names, images, elsewhere))
+
+
+def _of_shards(model: Model | OnnxModel, names: pa.StringArray, folder: Path) -> Scores:
+    paths = sorted(folder.glob("part-*.parquet"))
+    if not paths:
+        raise UserError(f"{folder}: no scores lie there; partlabel predict RUN IMAGES -o {folder} --dense writes them")
+    files = [ScoreFile(path) for path in paths]
+    devices = ("cpu",) if isinstance(model, OnnxModel) else ("cpu", "cuda", "mps")
+    digests = {model_digest(model, device) for device in devices}
+    wrong = [str(file.path) for file in files if file.about.get("model") not in digests]
+    if wrong:
+        raise UserError(f"{folder}: the scores are of another model, or of another version of partlabel", wrong)
+    there = pa.concat_arrays([file.column("image") for file in files])
+    place = pc.index_in(names, value_set=there).fill_null(-1)  # pyrefly: ignore[missing-attribute]
+    at = place.to_numpy(zero_copy_only=False).astype(np.int64)
+    if (at < 0).any():
+        lacking = names.take(pa.array(np.flatnonzero(at < 0))).to_pylist()
+        raise UserError(f"{folder}: {len(lacking)} of {len(names)} images have no scores there", lacking)
+    return read_scores(files, at)
+
+
+def write_predictions(
+    output: Path, model: Model | OnnxModel, names: Sequence[str], paths: Sequence[Path], keep: Keep
+) -> None:
+    """Score images and write their predictions into one ``.csv`` or ``.parquet`` file, whole or not at all.
+
+    Raises:
+        UserError: images cannot be read, or the file cannot be written.
+    """
+    scores = scored(model, paths)
+    with (
+        replacing(output) as temporary,
+        PredictionWriter.open(temporary, model.classes, keep, kind=output.suffix[1:]) as writer,
+    ):
+        for start, values in scores.in_order():
+            writer.add(names[start : start + len(values)], *decided(model, values))
 
 
 def model_digest(model: Model | OnnxModel, device: str) -> str:

@@ -30,7 +30,9 @@ from partlabel.core.errors import UserError
 from partlabel.core.files import make_folder
 from partlabel.images import ImageDataset, make_loader
 from partlabel.images.looking import contents
+from partlabel.models.compiled import Features, is_averaged
 from partlabel.models.model import Model
+from partlabel.training.rows import engine, row_kind, row_shape, row_values
 from partlabel.training.shards import Held, Shards, packed, unpacked
 
 Progress = Callable[[int, int], None]
@@ -61,9 +63,9 @@ class Source:
 
 
 class Stored(Source):
-    """Batches from stored rows: pixels (3, H, W) uint8, or features (T, D, h, w) float16.
+    """Batches from stored rows: pixels (3, H, W) uint8, or features (T, D, h, w).
 
-    T is 2 where the features of the mirrored image are stored too, else 1.
+    Features that are averages are float32, maps float16. T is 2 with those of the mirrored image, else 1.
     """
 
     def __init__(self, shards: Shards | Held, stage: int) -> None:
@@ -190,15 +192,17 @@ def open_source(
         ends = [round(i * len(paths) / crew.world) for i in range(crew.world + 1)]
         own = paths[ends[crew.rank] : ends[crew.rank + 1]]
         names = np.concatenate(crew.collect(lambda: contents(own)))
-    kind = np.float16 if stage else np.uint8
-    shards = Shards(folder, names, _row_shape(model, stage, flip), kind, needed=stage > 0)
+    shards = Shards(folder, names, row_shape(model, stage, flip), row_kind(model, stage), needed=stage > 0)
     shards.find()
+    run: list[Features] = []
 
     def compute(pixels: Tensor) -> NDArray[Any]:
         if not stage:
             return pixels.numpy()
         with autocast(torch.device(device), model.precision):
-            return row_values(model, stage, pixels.to(device), flip)
+            if not run:
+                run.append(engine(model, stage, pixels, int(shards.lacking.sum()) // crew.world))
+            return row_values(model, stage, pixels.to(device), flip, run[0])
 
     was_training = model.training
     model.eval()
@@ -215,8 +219,8 @@ def _key(model: Model, stage: int, flip: bool) -> str:
     """Everything that a row depends on but the image."""
     digest = hashlib.blake2b(digest_size=16)
     preprocessing = model.describe()["preprocessing"]
-    averaged = stage == model.backbone.num_stages and model.head.pool is None
-    made = ["v2", preprocessing, stage, flip and stage > 0, averaged, model.precision if stage else "pixels"]
+    made = ["v2", preprocessing, stage, flip and stage > 0, is_averaged(model, stage)]
+    made.append(model.precision if stage else "pixels")
     digest.update(json.dumps(made).encode())
     if stage:
         digest.update(model.config.backbone.encode())
@@ -336,40 +340,6 @@ def _exchange(shards: Shards, crew: Crew) -> bool:
             if shards.lacking[block].any():
                 shards.add(shards.names[block], rows)
     return not _lacking(shards, crew).any()
-
-
-def _row_shape(model: Model, stage: int, flip: bool) -> tuple[int, ...]:
-    size = model.preprocessing.size
-    if not stage:
-        return (3, size, size)
-    device = model.pixel_scale.device
-    was_training = model.training
-    model.eval()
-    with torch.inference_mode():
-        out = model.features(torch.zeros(1, 3, size, size, device=device), stage)
-    model.train(was_training)
-    return (2 if flip else 1, *out.shape[1:])
-
-
-def row_values(model: Model, stage: int, pixels: Tensor, flip: bool) -> NDArray[np.float16]:
-    """Features of a batch of images, (B, T, D, h, w): what is stored of them.
-
-    Args:
-        model: in evaluation mode.
-        stage: stages of its backbone to run.
-        pixels: uint8 (B, 3, H, W), on the device of the model.
-        flip: give the features of the mirrored images too, T = 2.
-
-    Raises:
-        UserError: values that half precision cannot hold.
-    """
-    x = pixels.contiguous(memory_format=torch.channels_last)
-    values = torch.stack([model.features(p, stage) for p in ((x, x.flip(3)) if flip else (x,))], dim=1)
-    if values.abs().max() > torch.finfo(torch.float16).max:
-        raise UserError(
-            "the frozen part gives values above 65504, which half precision cannot hold; freeze fewer stages"
-        )
-    return values.half().cpu().numpy()
 
 
 def statistics(source: Stored, rows: NDArray[np.int64], model: Model, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -62,12 +62,9 @@ class LossConfig:
 
     #: a name of ``partlabel.method.losses.LOSSES``
     name: str = "partial-bce"
-    #: how g falls with the share of known labels p: 1 is linear, as in the paper
-    gamma: float = 1.0
-    #: the share of known labels at which g is ``value``
-    p0: float = 0.1
-    #: how many times an image weighs whose labels are known to the share ``p0``
-    value: float = 5.0
+    gamma: float = 1.0  #: how g falls with the share of known labels p: 1 is linear, as in the paper
+    p0: float = 0.1  #: the share of known labels at which g is ``value``
+    value: float = 5.0  #: how many times an image weighs whose labels are known to the share ``p0``
 
 
 @dataclass(frozen=True)
@@ -80,15 +77,13 @@ class OptimConfig:
 
     #: "closed-form" solves the head on frozen features at once; the others train in steps
     name: Literal["sgd", "adamw", "closed-form"] = "sgd"
-    #: how often every image is used
-    epochs: int = 20
+    epochs: int = 20  #: how often every image is used
     #: images of one step, over all processes
     batch_size: int = 16
     #: parts of a step that a process runs one after the other, for networks whose batch does not fit the memory; batch
     #: normalisation, and losses that compare the labels of a batch, look at one part
     accumulate: int = 1
-    #: at the start, after the warm-up
-    learning_rate: float = 0.01
+    learning_rate: float = 0.01  #: at the start, after the warm-up
     #: learning rate of everything after the backbone; None is the same
     head_learning_rate: float | None = None
     #: each stage of the backbone learns at so many times the rate of the next one; the last stage has learning_rate
@@ -100,16 +95,13 @@ class OptimConfig:
     ema: float = 0.0
     #: epochs without a better one on the validation part after which the training ends; None runs all
     patience: int | None = None
-    #: of "sgd"
-    momentum: float = 0.9
-    #: pull of all weights towards 0
-    weight_decay: float = 1e-4
+    momentum: float = 0.9  #: of "sgd"
+    weight_decay: float = 1e-4  #: pull of all weights towards 0
     #: "step" multiplies by step_factor after the epochs in step_after; "cosine" falls to 0; "constant" stays
     schedule: Literal["step", "cosine", "constant"] = "step"
     #: numbers of the epochs after which "step" multiplies the learning rate
     step_after: tuple[int, ...] = (10,)
-    #: by what it is multiplied
-    step_factor: float = 0.1
+    step_factor: float = 0.1  #: by what it is multiplied
     #: epochs of linear warm-up; fractions are allowed
     warmup: float = 0.0
     #: largest norm of the gradient; None does not clip
@@ -155,7 +147,7 @@ class SelfTrainingConfig:
     #: share of the expected present pairs that become present, those with the highest scores
     present: float = 0.5
     #: share of the other unknown pairs that become absent; 0 and 0 leave the round out
-    absent: float = 1.0
+    absent: float = 0.8
     #: of the new present labels; a known label counts 1
     weight: float = 0.25
 

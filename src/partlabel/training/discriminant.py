@@ -9,7 +9,7 @@ iterated and no learning rate is chosen: one eigen-decomposition of S serves eve
   of the class means, MacKay, 1992), which needs no label put aside, then moved where out-of-fold average precision is
   better by two standard errors over the classes.
 - **Round.** With the first head, a share of the unknown pairs that are expected to be present becomes present with a
-  small weight, all others become absent, and the directions are found again (class-prior self-training). How many are
+  small weight, most others become absent, and the directions are found again (class-prior self-training). How many are
   expected comes from the share of present among known labels, corrected where the scores of all images contradict it.
 - **Scale.** Out-of-fold scores of the known labels give each class a slope and an offset, so that scores are log-odds.
 """
@@ -59,7 +59,7 @@ class Round:
     """
 
     present: float = 0.5
-    absent: float = 1.0
+    absent: float = 0.8
     weight: float = 0.25
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ from partlabel.training.data import Data
 from partlabel.training.engine import Engine
 from partlabel.training.folder import write_history, write_scores
 from partlabel.training.labels import TrainingLabels
-from partlabel.training.optimizer import Loss, WeightMean, build_optimizer, frozen_stages
+from partlabel.training.optimizer import Loss, WeightMean, build_optimizer, freezes_batch_norm, frozen_stages
 from partlabel.training.run import THRESHOLDS
 
 
@@ -116,6 +116,8 @@ def build_model(job: Job, labels: LabelTable) -> Model:
         job.report.line(model.start_note)
     model.precision = config.precision
     model.freeze(frozen_stages(config.freeze, model))
+    if config.freeze_batch_norm is None and config.freeze != "all" and freezes_batch_norm(config, job.engine.world):
+        job.report.line("batch normalisation keeps its mean and variance, as few images go through the network at once")
     model.to(job.engine.device)
     if own is None:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -19,12 +19,13 @@ def complete(
     labels: Path | None = None,
     /,
     *,
-    images: Path,
+    images: Path | None = None,
     output: Annotated[Path, Parameter(alias="-o")],
     precision: float = 0.95,
     confidence: float = 0.9,
     format: str | None = None,
     seed: int = 0,
+    scores: Path | None = None,
     json: Json = False,
 ) -> None:
     """Fill in unknown labels with a stated precision.
@@ -44,6 +45,7 @@ def complete(
         run: Run folder of `partlabel train`, with validation labels. Best made with `partlabel labels hold-out`.
         labels: Label table to complete, a .parquet file. Without it, the training and validation labels of the run.
         images: Folder that the image names of the table start from.
+        scores: Instead of it, a folder of scores that `partlabel predict` wrote in shards, with all classes.
         output: File to be written.
         precision: Share of the labels filled in that must be right, between 0.5 and 1.
         confidence: Probability with which it must be, between 0.5 and 1.
@@ -62,7 +64,9 @@ def complete(
             raise UserError(f"the format {format} cannot be written; these can: {', '.join(writable)}")
         table = None if labels is None else LabelTable.read_parquet(labels)
         with holding(run, "partlabel complete") if run.is_dir() else nullcontext():
-            made, done = complete_run(run, images, table, precision=precision, confidence=confidence, seed=seed)
+            made, done = complete_run(
+                run, images, table, precision=precision, confidence=confidence, seed=seed, scores=scores
+            )
         if format is None:
             made.write_parquet(output)
         else:

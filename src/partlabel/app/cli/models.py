@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Callable
 from itertools import compress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -17,7 +19,9 @@ _LEFT_OUT = 20
 _ENDINGS = (".csv", ".xlsx", ".html", ".parquet")
 
 
-def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) -> None:
+def evaluate(
+    run: Path, labels: Path, /, *, images: Path | None = None, scores: Path | None = None, json: Json = False
+) -> None:
     """Measure a trained classifier on known labels.
 
     Unknown labels count neither for nor against it. A class for which a number is undefined, such as the average
@@ -28,6 +32,7 @@ def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) ->
         run: Run folder of `partlabel train`, or an .onnx file of `partlabel export`.
         labels: Label table to measure on, a .parquet file; better one with images that were not trained on.
         images: Folder that the image names of the table start from.
+        scores: Instead of it, a folder of scores that `partlabel predict` wrote in shards, with all classes.
     """
     with reporting(json) as report:
         from partlabel.labels.table import LabelTable
@@ -35,7 +40,7 @@ def evaluate(run: Path, labels: Path, /, *, images: Path, json: Json = False) ->
         from partlabel.tasks.evaluate import estimate, trained_on
 
         table = LabelTable.read_parquet(labels)
-        measured, headline = estimate(run, table, images=images)
+        measured, headline = estimate(run, table, images=images, scores=scores)
         seen = trained_on(run, table)
         result = {"run": str(run), "labels": str(labels), "trained_on": seen, **measured.to_dict()}
         about = "The table is about the known labels alone. What all labels of these images would say:"
@@ -59,6 +64,9 @@ def predict(
     images: Path | None = None,
     wide: Annotated[bool, Parameter(show_default=False)] = False,
     on_bad: Literal["error", "skip"] = "error",
+    top: int | None = None,
+    dense: Annotated[bool, Parameter(show_default=False)] = False,
+    engine: Literal["processes", "ray"] = "processes",
     json: Json = False,
 ) -> None:
     """Score images with a trained classifier.
@@ -74,23 +82,44 @@ def predict(
     An .onnx file gives the same as the run that it was made from. It is run by onnxruntime on the CPU and needs nothing
     but itself, as classes, thresholds and calibration stand in it.
 
+    Of more than 256 classes the file holds, for each image, the 20 with the highest scores and all that reach their
+    threshold; `--top` asks for another number, `--dense` for all.
+
+    An output without ending is a folder, or the address of a bucket, and is written by any number of processes that are
+    given the same one: the images are cut into shards of 10,000, each becomes one .parquet file, whole or not there,
+    and what is there is not done again. Such a folder, with all classes in it, can be given to other commands as
+    `--scores`.
+
     Args:
         run: Run folder of `partlabel train`, or an .onnx file of `partlabel export`.
-        source: Folder with images (those in its subfolders too), or a text file with the path of one image a line.
-        output: File to be written: .csv, .xlsx, .html or .parquet.
+        source: Folder with images (those in its subfolders too), or a text file with the path of one image a line. For
+            an output in shards also a tar file, a folder of tar files, or the address of a bucket with either, such as
+            s3://bucket/photos.
+        output: File to be written: .csv, .xlsx, .html or .parquet. Or a folder, for shards.
         images: Folder that the paths in a text file start from; without it, the current folder.
         wide: A row for each image in a .csv file.
         on_bad: Images that cannot be read: `error`, or `skip` to leave them out.
+        top: Classes of each image that are written, those with the highest scores; and all that reach their threshold.
+        dense: Write all classes, however many there are.
+        engine: Who does the shards: the processes that are started with this command, or `ray`, a cluster of Ray.
     """
     with reporting(json) as report:
         from partlabel.images import check
-        from partlabel.tasks.predict import open_classifier, predictions, score
+        from partlabel.tasks.predict import open_classifier, predictions
+        from partlabel.tasks.prediction_files import Keep
+        from partlabel.tasks.scoring import scored, write_predictions
 
-        if output.suffix not in _ENDINGS:
+        if output.suffix not in ("", *_ENDINGS):
             raise UserError(f"{output}: predictions are written as {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}")
         if wide and output.suffix != ".csv":
-            raise UserError(f"--wide belongs to .csv; {output.suffix} has one form")
+            raise UserError(f"--wide belongs to .csv; {output.suffix or 'a folder'} has one form")
         model = open_classifier(run)
+        keep = Keep.of(model, top, dense)
+        if not output.suffix:
+            _predict_shards(run, source, output, images, keep, on_bad, engine, report)
+            return
+        if engine != "processes":
+            raise UserError("Ray works on shards: give a folder as output")
         names, paths, left_out = list_images(source, images)
         checked = check(paths)
         # A table cannot hold a name that is no text, which is better said before the scoring.
@@ -105,13 +134,16 @@ def predict(
         paths = list(compress(paths, good))
         if not paths:
             raise UserError(f"{source}: none of the images can be read", [f"{p}: {why}" for p, why in bad])
-        found = predictions(model, names, score(model, paths))
-        if output.suffix == ".html":
-            from partlabel.app.contact_sheet import write_contact_sheet
-
-            write_contact_sheet(output, model, paths, found, source.name or source.resolve().name)
+        if output.suffix in (".csv", ".parquet") and not wide:
+            write_predictions(output, model, names, paths, keep)
         else:
-            found.write(output, wide=wide)
+            found = predictions(model, names, scored(model, paths).dense())
+            if output.suffix == ".html":
+                from partlabel.app.contact_sheet import write_contact_sheet
+
+                write_contact_sheet(output, model, paths, found, source.name or source.resolve().name)
+            else:
+                found.write(output, wide=wide)
         skipped = [{"picture": path, "reason": reason} for path, reason in bad]
         decided = {"goal": model.threshold_goal, "sources": dict(Counter(model.threshold_sources))}
         result = {
@@ -131,6 +163,33 @@ def predict(
         if len(left_out) > _LEFT_OUT:
             lines.append(f"left out: {len(left_out) - _LEFT_OUT:,} more files; --json names them all")
         report(result, "\n".join(lines))
+
+
+def _predict_shards(
+    run: Path,
+    source: Path,
+    output: Path,
+    images: Path | None,
+    keep: Any,
+    on_bad: Literal["error", "skip"],
+    engine: Literal["processes", "ray"],
+    report: Callable[[dict[str, Any], str], None],
+) -> None:
+    """Do the shards that are left, and say what this process did."""
+    from partlabel.formats.options import read_lines
+    from partlabel.tasks.engines import predict_shards
+
+    names = None
+    if source.is_file() and source.suffix != ".tar":
+        names = [line if images is None else str(images / line) for line in read_lines(source)]
+        names = [os.path.abspath(name) for name in names]
+    done = predict_shards(run, source, output, names=names, keep=keep, on_bad=on_bad, engine=engine)
+    result = {"output": str(output), "shards": done.shards, "pictures": done.images, "left_out": done.left_out}
+    lines = [f"{output}: all shards are there; {done.shards:,} of them, with {done.images:,} images, by this process"]
+    lines += [f"left out: {line}" for line in done.left_out[:_LEFT_OUT]]
+    if len(done.left_out) > _LEFT_OUT:
+        lines.append(f"left out: {len(done.left_out) - _LEFT_OUT:,} more; --json names them all")
+    report(result, "\n".join(lines))
 
 
 def list_images(source: Path, folder: Path | None) -> tuple[list[str], list[Path], list[str]]:

@@ -17,13 +17,14 @@ def next_(
     labels: Path | None = None,
     /,
     *,
-    images: Path,
+    images: Path | None = None,
     output: Output,
     budget: int = 500,
     random: float = 0.2,
     uncertain: float = 0.0,
     label_studio: Path | None = None,
     seed: int = 0,
+    scores: Path | None = None,
     json: Json = False,
 ) -> None:
     """Choose the questions that are worth asking people next.
@@ -46,6 +47,7 @@ def next_(
         labels: Label table, a .parquet file; better with all that is known by now. Without it, the labels of the run,
             which lack the images held out for validation.
         images: Folder that the image names of the table start from.
+        scores: Instead of it, a folder of scores that `partlabel predict` wrote in shards, with all classes.
         output: CSV file to be written.
         budget: Number of questions.
         random: Share of the questions that are drawn at random.
@@ -63,10 +65,10 @@ def next_(
 
         mix, model = Mix(random=random, uncertain=uncertain), Model.load(run)
         table = Run(run).labels if labels is None else LabelTable.read_parquet(labels)
-        asked, table, scores, result = ask(model, table, images, budget, mix, seed)
-        write_csv(output, table, scores, asked)
+        asked, table, found, result = ask(model, table, images, budget, mix, seed, scores)
+        write_csv(output, table, found, asked)
         if label_studio is not None:
-            write_tasks(label_studio, table, scores, asked)
+            write_tasks(label_studio, table, found, asked)
         files = {"output": str(output), "label_studio": None if label_studio is None else str(label_studio)}
         report({**files, **result}, _text(result, output, label_studio))
 

@@ -6,17 +6,20 @@ import difflib
 import inspect
 import itertools
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from partlabel.core.errors import UserError
 
 #: arguments that name a folder; others name a file, or a run, which is either
-_FOLDERS = ("images", "validation_images", "after")
+_FOLDERS = ("images", "validation_images", "after", "scores")
 _READ = (*_FOLDERS, "run", "labels", "truth", "config", "answered", "first", "second", "also", "runs", "pictures")
 _WRITTEN = ("output", "held_out", "label_studio", "png", "html")
 #: commands whose output is a folder that they make
 _MAKE_FOLDERS = ("train", "demo", "download")
+#: an address of a bucket, which as a path lost a slash
+_ADDRESS = re.compile(r"[a-z][a-z0-9]+:/")
 #: a directory with more entries is not searched for a name like the mistyped one
 _MANY = 20_000
 
@@ -36,7 +39,8 @@ def check_paths(command: str, given: inspect.BoundArguments) -> None:
         keyword = given.signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
         spelled = f"--{name.replace('_', '-')}" if keyword else name
         if name in _WRITTEN:
-            reason = _unwritable(path, folder=command in _MAKE_FOLDERS)
+            shards = command == "predict" and name == "output" and not path.suffix
+            reason = _unwritable(path, folder=command in _MAKE_FOLDERS or shards)
         elif name in _FOLDERS:
             reason = "" if path.is_dir() else f"not a folder: {path}{_meant(path)}"
         else:
@@ -77,7 +81,7 @@ def _paths(command: str, given: inspect.BoundArguments) -> Iterator[tuple[str, P
             yield name, Path(value)
         several = value if isinstance(value, tuple) else (value,)
         for path in several:
-            if not isinstance(path, Path):
+            if not isinstance(path, Path) or _ADDRESS.match(str(path)):
                 continue
             if (
                 (name in ("source", "more") and not _is_pattern(str(path))) or name in _READ or name in _WRITTEN

@@ -60,6 +60,9 @@ def _after_complete(given: Mapping[str, Any]) -> str:
 def _after_predict(given: Mapping[str, Any]) -> str:
     """Look at what was found; then, of a run, make the file that other programs use."""
     run, source, output = given["run"], given["source"], given["output"]
+    if not output.suffix:
+        table = run / "validation.parquet"
+        return _said("partlabel", "evaluate", run, table, "--scores", output) if table.is_file() else ""
     base = () if given.get("images") is None else ("--images", given["images"])
     if output.suffix != ".html":
         return _said("partlabel", "predict", run, source, *base, "-o", output.with_suffix(".html"))
@@ -88,8 +91,8 @@ def _after_export(given: Mapping[str, Any]) -> str:
 
 def _after_evaluate(given: Mapping[str, Any]) -> str:
     if given["run"].is_dir():
-        return _said("partlabel", "suspects", given["run"], "--images", given["images"], "-o", _free("suspects.csv"))
-    return _said("partlabel", "predict", given["run"], given["images"], "-o", _free("predictions.html"))
+        return _said("partlabel", "suspects", given["run"], "--images", _images(given), "-o", _free("suspects.csv"))
+    return _said("partlabel", "predict", given["run"], _images(given), "-o", _free("predictions.html"))
 
 
 def _after_demo(given: Mapping[str, Any]) -> str:

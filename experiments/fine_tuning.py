@@ -1,0 +1,118 @@
+"""Fine-tuning from the closed-form head: the last stages of lite0 at 288 px, all labels and a tenth of them.
+
+    python -m experiments.fine_tuning choose --data ../shared/data/coco-mini --out runs [--threads N]
+    python -m experiments.fine_tuning final NAME --data ../shared/data/coco-mini --out runs [--threads N]
+
+``choose`` tries the settings of ``CANDIDATES`` on 6,000 of the training images, measured on the other 2,000; the test
+images take no part in it. ``final`` trains on all training images with one of them and measures on the test images. The
+frozen backbone with the head alone is the row ``frozen`` of both. A training that was killed goes on where it stopped;
+what is finished is not computed again. Results: ``experiments/results/fine_tuning.jsonl``, with processor time, since
+the machine may be shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from experiments.main_job import tables
+from experiments.store import RESULTS, Store
+from partlabel import Config, LabelTable, simulate, train
+from partlabel.metrics import average_precision
+from partlabel.tasks.predict import score
+
+STORE = Store(RESULTS / "fine_tuning.jsonl")
+SHARES = (1.0, 0.1)
+HELD_OUT, SEED = 2000, 123
+
+#: the head alone, on the frozen backbone
+FROZEN = Config.preset("small").replace(validation=0.0)
+#: the last stages from that head, small rates, batch normalisation as it is
+TUNED = FROZEN.replace(
+    freeze=6,
+    freeze_batch_norm=True,
+    images__flip=True,
+    optim__name="adamw",
+    optim__start="closed-form",
+    optim__epochs=4,
+    optim__batch_size=32,
+    optim__learning_rate=3e-4,
+    optim__layer_decay=0.7,
+    optim__weight_decay=0.05,
+    optim__warmup=0.2,
+    optim__ema=0.998,
+    loss__name="bce",
+    augment__mix="mixup",
+)
+CANDIDATES: dict[str, Config] = {
+    "frozen": FROZEN,
+    "tuned": TUNED,
+    "rate 1e-4": TUNED.replace(optim__learning_rate=1e-4),
+    "rate 1e-3": TUNED.replace(optim__learning_rate=1e-3),
+    "no mixup": TUNED.replace(augment__mix="none"),
+    "last stage": TUNED.replace(freeze=7),
+    "partial-bce": TUNED.replace(loss__name="partial-bce"),
+}
+
+
+def split(table: LabelTable) -> tuple[LabelTable, LabelTable]:
+    """The training images in two parts: to learn from, and to choose settings on."""
+    order = np.random.default_rng(SEED).permutation(table.num_images)
+    return table.select(np.sort(order[HELD_OUT:])), table.select(np.sort(order[:HELD_OUT]))
+
+
+def run(what: str, name: str, share: float, data: Path, out: Path) -> dict[str, Any]:
+    """Train one candidate and measure it, or read its record."""
+    key = f"{what}: {name}, {100 * share:g} % known"
+    there = STORE.read()
+    if key in there:
+        return there[key]
+    train_table, measured = tables(data)
+    if what == "choose":
+        train_table, measured = split(train_table)
+    known = train_table if share == 1 else simulate.partial(train_table, share, 0)
+    folder = out / key.replace(": ", "-").replace(", ", "-").replace(" ", "-").replace("%", "percent")
+    began, cpu = time.perf_counter(), time.process_time()
+    resumed = (folder / "run.json").is_file()
+    done = train(known, data / "images", out=folder, config=CANDIDATES[name], resume=resumed)
+    minutes, cpu_minutes = (time.perf_counter() - began) / 60, (time.process_time() - cpu) / 60
+    model = done.load_model("last")
+    scores = score(model, [data / "images" / image for image in measured.images.to_pylist()])
+    precision = average_precision(scores, measured.dense())
+    record = {
+        "map80": 100 * float(np.nanmean(precision)),
+        "map18": 100 * float(np.nanmean(precision[:18])),
+        "images_trained": known.num_images,
+        "images_measured": measured.num_images,
+        "train_minutes": round(minutes, 2),
+        "cpu_minutes": round(cpu_minutes, 2),
+        "resumed": resumed,
+        "threads": torch.get_num_threads(),
+        "config": CANDIDATES[name].to_dict(),
+    }
+    STORE.add(key, record)
+    print(f"{key}: mAP80 {record['map80']:.2f}, {cpu_minutes:.1f} minutes of processor time", flush=True)
+    return record
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("choose", "final"))
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(CANDIDATES)}; all of them where left out")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-mini"))
+    parser.add_argument("--out", type=Path, default=Path("runs"))
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    for name in arguments.names or CANDIDATES:
+        for share in SHARES:
+            run(arguments.what, name, share, arguments.data, arguments.out)
+
+
+if __name__ == "__main__":
+    main()
