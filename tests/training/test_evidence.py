@@ -138,7 +138,7 @@ def test_a_closed_form_head_is_judged_by_heads_like_it_and_needs_no_validation_p
     rows = run.thresholds["classes"]
     assert [row["known_present"] for row in rows] == known[0].tolist()
     assert [row["known_absent"] for row in rows] == known[1].tolist()
-    assert set(run.description()["threshold_sources"]) <= {"own", "calibrated"}
+    assert set(run.description()["threshold_sources"]) <= {"all", "own", "calibrated"}
     assert "calibration" in run.description()
     made, report = complete_run(run, tmp_path / "pictures", precision=0.55, confidence=0.6)
     assert report["held_out"] == "out-of-fold"

@@ -15,6 +15,7 @@ from partlabel import LabelTable
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
 from partlabel.metrics.calibration import sigmoid
+from partlabel.metrics.expected import expected_labels
 from partlabel.metrics.thresholds import calibrate, choose, cross_validate, cuts, fit_thresholds
 from partlabel.models.model import Model
 from partlabel.training.config import Config, ModelConfig
@@ -115,26 +116,28 @@ def sample(images=600, known=0.3, seed=0):
 
 def test_each_class_says_where_its_threshold_came_from():
     scores, labels, _ = sample()
+    labels[3:, 1] = np.minimum(labels[3:, 1], 0)  # two present ones are too few to say anything of the unknown ones
     calibration = calibrate(scores, labels)
     found = fit_thresholds(scores, labels, CLASSES, calibration=calibration)
-    assert found.sources == ("own", "calibrated", "default")
+    assert found.sources == ("all", "calibrated", "default")
     assert calibration is not None
-    known = labels[:, 0] != 0
-    x, y = scores[known, 0].tolist(), (labels[known, 0] > 0).astype(float).tolist()
-    assert found.after.f1[0] == pytest.approx(naive.best_f1(x, y, [1 - v for v in y]))
+    likely = expected_labels(scores, labels)[:, 0]
+    x, y, n = scores[:, 0].tolist(), likely.tolist(), (1 - likely).tolist()
+    assert naive.f1(x, y, n, float(found.values[0])) == pytest.approx(naive.best_f1(x, y, n))
     p = calibration.of(1, scores[:, 1])
     expected = naive.best_f1(scores[:, 1].tolist(), p.tolist(), (1 - p).tolist())
     limit = float(found.values[1])
     assert naive.f1(scores[:, 1].tolist(), p.tolist(), (1 - p).tolist(), limit) == pytest.approx(expected)
-    assert fit_thresholds(scores, labels, CLASSES).sources == ("own", "default", "default")
+    assert fit_thresholds(scores, labels, CLASSES).sources == ("all", "default", "default")
 
 
-def test_unknown_labels_change_nothing_for_a_class_with_enough_known_ones():
-    scores, labels, _ = sample()
-    other = scores.copy()
-    other[labels[:, 0] == 0, 0] += 5
-    first, second = (fit_thresholds(x, labels, CLASSES) for x in (scores, other))
-    assert first.values[0] == second.values[0]
+def test_where_all_labels_are_known_they_alone_count():
+    scores, labels, truth = sample()
+    labels[:, 0] = truth[:, 0]
+    found = fit_thresholds(scores, labels, CLASSES)
+    assert found.sources[0] == "own"
+    x, y = scores[:, 0].tolist(), (labels[:, 0] > 0).astype(float).tolist()
+    assert found.after.f1[0] == pytest.approx(naive.best_f1(x, y, [1 - v for v in y]))
 
 
 def test_cross_validation_is_less_flattering_and_close_to_the_truth():

@@ -11,22 +11,13 @@ from pathlib import Path
 
 from partlabel.core.errors import UserError
 
-FOLDER, LIMIT = "PARTLABEL_CACHE", "PARTLABEL_CACHE_LIMIT"
+LIMIT = "PARTLABEL_CACHE_LIMIT"
 #: what stores of this version and of earlier ones are called; nothing else in the folder is ever removed
 _OWN = re.compile(
     r"(features|files)-[0-9]+/[0-9a-f]+/[0-9a-f]+\.(shard|records)"
     r"|[0-9a-f]{32}\.npy|checked/[0-9a-f]{32}\.json"
 )
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-
-
-def cache_folder() -> Path:
-    """Where the cache lies: ``$PARTLABEL_CACHE``, else ``partlabel`` in the user's cache folder."""
-    if FOLDER in os.environ:
-        return Path(os.environ[FOLDER])
-    if "XDG_CACHE_HOME" in os.environ:
-        return Path(os.environ["XDG_CACHE_HOME"]) / "partlabel"
-    return Path("~/.cache/partlabel").expanduser()
 
 
 def stored_files(folder: Path) -> list[tuple[Path, int, int]]:

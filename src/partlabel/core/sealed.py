@@ -62,15 +62,26 @@ def open_sealed(path: Path, *, check: bool = True, count: int | None = None) -> 
         place = 0
         while place < end and (count is None or len(arrays) < count):
             file.seek(place)
-            version = np.lib.format.read_magic(file)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, kind = read(file)
+            shape, kind = _header(file, path)
             start = file.tell()
             place = start + int(np.prod(shape, dtype=np.int64)) * kind.itemsize
             if place > end:
                 raise ValueError(f"{path}: is cut off")
             arrays.append(np.memmap(file, kind, "r", start, shape) if place > start else np.empty(shape, kind))
     return arrays
+
+
+def _header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and kind of the array that begins here."""
+    try:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, kind = read(file)
+    except OSError:
+        raise
+    except Exception:  # NumPy lets the errors of Python's tokenizer through, among others
+        raise ValueError(f"{path}: is damaged") from None
+    return shape, kind
 
 
 def _sum(file: IO[bytes], end: int) -> int:

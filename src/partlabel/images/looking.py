@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.core.cache import cache_folder
 from partlabel.core.compute import cores
 from partlabel.core.errors import UserError
-from partlabel.core.files import make_folder
+from partlabel.core.files import cache_folder, make_folder
 from partlabel.core.sealed import open_sealed, write_sealed
 from partlabel.images.contents import facts_of
 from partlabel.images.decoding import MAX_PIXELS, Facts, ImageError, decode_with_facts

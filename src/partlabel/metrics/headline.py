@@ -32,8 +32,9 @@ from numpy.typing import NDArray
 from partlabel.metrics import evaluate
 from partlabel.metrics.bootstrap import draw
 from partlabel.metrics.calibration import sigmoid
+from partlabel.metrics.expected import MIN_KNOWN, believed
 from partlabel.metrics.look_alikes import LookAlikes, fit_look_alikes, log_odds
-from partlabel.metrics.prevalence import Shifts, histogram, likelihood, shifts
+from partlabel.metrics.prevalence import Shifts
 from partlabel.metrics.result import Metrics
 from partlabel.metrics.risk_control import compare
 
@@ -43,8 +44,6 @@ Floats = NDArray[np.float64]
 PER_CLASS = ("average_precision", "roc_auc", "precision", "recall", "f1", "prevalence")
 #: their means over the classes, as named in ``Metrics``
 MEANS = ("mean_ap", "mean_roc_auc", "pc_precision", "pc_recall", "macro_f1", "prevalence")
-#: known labels of either sign below which a class is not measured
-MIN_KNOWN = 5
 #: known labels of either sign, over all measured classes, below which there are no means
 MIN_IN_ALL = 20
 RESAMPLES = 100
@@ -223,15 +222,7 @@ class _Imputed:
 
     def _shifts(self, theta: Floats, eta: Floats, weight: Floats, tau: float | None = None) -> Shifts:
         """What is believed about the shift, with each image counted ``weight`` (N,) times."""
-        classes = len(theta)
-        z = log_odds(self.scores, theta.T, eta)
-        known = np.bincount(self.cls, weight[self.image], classes)
-        present = np.bincount(self.cls, weight[self.image] * self.known_present, classes)
-        likely = np.bincount(self.cls, weight[self.image] * sigmoid(z[self.image, self.cls]), classes)
-        unknown = self.labels == 0
-        counts = np.stack([histogram(z[unknown[:, c], c], weight[unknown[:, c]]) for c in range(classes)])
-        some = np.maximum(known, 1e-9)
-        return shifts(likelihood(counts, likely / some, 2 * present * (known - present) / some), tau)
+        return believed(log_odds(self.scores, theta.T, eta), self.labels, weight, tau)
 
     def _resampled(self, fits: LookAlikes, weights: Floats) -> tuple[Floats, Floats, Floats]:
         """Slope and offset (C, 2, B), eta (C, B) and a drawn shift (C, B) of each resample, of weights (N, B)."""

@@ -1,7 +1,8 @@
 """From which score on a class counts as present: one threshold for each class, chosen on held-out known labels.
 
-A class with enough known labels gets the threshold that suits them best. A class with few would get a threshold of
-chance; it gets the one that is best in expectation instead, where every held-out image counts as present with its
+The threshold is to suit all labels, and known ones are seldom a random draw: so the unknown labels of the images count
+too, as present with the probability that the known ones tell (:mod:`partlabel.metrics.expected`). A class all of whose
+labels are known gets the threshold that suits them best. A class with very few known labels counts every image with its
 calibrated probability (:mod:`partlabel.metrics.calibration`, in which rare classes lean on the others). A class without
 a known present label keeps the default. The result says for each class which of these it was.
 """
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from partlabel.core.errors import UserError
 from partlabel.metrics import Metrics, evaluate
 from partlabel.metrics.calibration import Calibration, Reliability, fit, reliability
+from partlabel.metrics.expected import expected_labels
 
 Goal: TypeAlias = Literal["f1", "precision", "recall"]
 Floats = NDArray[np.float64]
@@ -30,6 +32,7 @@ NEVER = float(np.finfo(np.float32).max)
 MIN_KNOWN = 20
 #: where a threshold came from, in words
 SOURCES = {
+    "all": "chosen for all labels of the held-out images: unknown ones count by what the known ones tell of them",
     "own": "chosen on the class's own held-out labels",
     "calibrated": "few held-out labels: best in expectation under the calibrated probabilities",
     "default": "default, as no held-out label is known present, or nothing could be calibrated",
@@ -150,6 +153,7 @@ def fit_thresholds(
     check_goal(goal, wanted)
     values = np.full(len(classes), DEFAULT, np.float32)
     sources, reached = ["default"] * len(classes), np.ones(len(classes), bool)
+    expected = expected_labels(scores, labels)
     for c in range(len(classes)):
         present, absent = labels[:, c] > 0, labels[:, c] < 0
         if never is not None and never[c]:
@@ -157,7 +161,9 @@ def fit_thresholds(
             continue
         if not present.any():
             continue
-        if min(present.sum(), absent.sum()) >= MIN_KNOWN:
+        if not (present | absent).all() and not np.isnan(expected[0, c]):
+            found, sources[c] = cuts(scores[:, c], expected[:, c], 1 - expected[:, c]), "all"
+        elif min(present.sum(), absent.sum()) >= MIN_KNOWN:
             known = present | absent
             found, sources[c] = cuts(scores[known, c], present[known] * 1.0, absent[known] * 1.0), "own"
         elif calibration is not None:

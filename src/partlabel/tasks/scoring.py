@@ -23,10 +23,9 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
-from partlabel.core.cache import cache_folder
 from partlabel.core.compute import default_device
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing
+from partlabel.core.files import cache_folder, replacing
 from partlabel.core.progress import Reporter
 from partlabel.images import ImageError, check, resolve
 from partlabel.images.contents import facts_of, known_contents

@@ -24,10 +24,10 @@ from filelock import FileLock
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.core.cache import cache_folder, cache_limit, make_room, stored_files
+from partlabel.core.cache import cache_limit, make_room, stored_files
 from partlabel.core.compute import ALONE, BATCH, Crew, autocast, has_gpu, inference_batch
 from partlabel.core.errors import UserError
-from partlabel.core.files import make_folder
+from partlabel.core.files import cache_folder, make_folder
 from partlabel.images import ImageDataset, make_loader
 from partlabel.images.looking import contents
 from partlabel.models.compiled import Features, is_averaged

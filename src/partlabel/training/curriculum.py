@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,11 @@ from partlabel.method.rounds import Round
 from partlabel.method.strategies import STRATEGIES
 from partlabel.method.uncertainty import mc_dropout
 from partlabel.models.model import Head, Model
+from partlabel.models.scores import ScoreFile, Scores, ScoreWriter, read_scores
 from partlabel.training.batches import Source
 from partlabel.training.config import RelabelConfig
 
 Progress = Callable[[int, int], None]
-#: labels of the class-adaptive strategy that are made dense at once
-_DENSE = 2**26
 #: a round that labels more than this share of the unknown pairs is warned about
 _MUCH = 0.95
 
@@ -96,16 +96,20 @@ def choose(
     found: list[Any] = []
     for model, _ in members:
         model.eval()
-    with torch.inference_mode():
+    with torch.inference_mode(), Spool(table.classes if reads == "class" else ()) as spool:
         streams = [source.batches(own, None) for _, source in members]
         for done, (rows, *pictures) in enumerate(zip(own, *streams, strict=True), 1):
             if reads == "class":
-                found.append((rows, _scores(members, pictures).numpy()))
+                part = rows, _scores(members, pictures).numpy()
+                spool.add(*part) if world == 1 else found.append(part)
             else:
                 found.append(_new_labels(members, pictures, rows, torch.from_numpy(table.dense(rows)), config, seed))
             progress(done, len(own))
-    if reads == "class":
-        return _by_class(table, [pair for part in gather(found) for pair in part], config)
+        if reads == "class":
+            for part in gather(found):
+                for pair in part:
+                    spool.add(*pair)
+            return _by_class(table, spool, config)
     return Added.of([part for parts in gather(found) for part in parts])
 
 
@@ -165,31 +169,52 @@ def _difference(rows: NDArray[np.int64], before: Tensor, after: Tensor, scores: 
     return Added(rows[row], cls.astype(np.int64), after.numpy()[row, cls], scores.numpy()[row, cls].astype(np.float32))
 
 
-def _by_class(
-    table: LabelTable, scored: list[tuple[NDArray[np.int64], NDArray[np.float32]]], config: RelabelConfig
-) -> Added:
-    """For a strategy that needs all scores of a class at once; some classes at a time are made dense."""
-    rows = np.concatenate([part for part, _ in scored])
-    order = np.argsort(rows)
-    with tempfile.TemporaryFile() as file:
-        shape = (table.num_classes, len(rows))
-        scores = np.memmap(file, np.float32, "w+", shape=shape)
-        start = 0
-        for part, values in scored:
-            scores[:, start : start + len(part)] = values.T
-            start += len(part)
-        rows = rows[order]
-        fill, prior = STRATEGIES[config.strategy].load(), _prior(table.select(rows), config.strategy)
-        step = max(1, _DENSE // max(len(rows), 1))
-        parts = []
-        for low in range(0, table.num_classes, step):
-            some = slice(low, low + step)
-            labels = torch.from_numpy(np.ascontiguousarray(table.dense(rows)[:, some]))
-            values = torch.from_numpy(np.ascontiguousarray(scores[some][:, order].T))
-            after = fill(values, labels, prior[some], config.threshold)
-            part = _difference(rows, labels, after, values)
-            parts.append(Added(part.image, part.cls + low, part.value, part.score))
+def _by_class(table: LabelTable, spool: Spool, config: RelabelConfig) -> Added:
+    """For a strategy that needs all scores of a class at once; some classes at a time are in memory."""
+    rows, scores = spool.read()
+    own = table.select(rows)
+    fill, prior = STRATEGIES[config.strategy].load(), _prior(own, config.strategy)
+    order = np.argsort(own.indices, kind="stable")
+    image, value = own.pair_images()[order], own.values[order]
+    start = np.concatenate([[0], np.cumsum(np.bincount(own.indices, minlength=own.num_classes))])
+    parts = []
+    for low, block in scores.blocks():
+        high = low + len(block)
+        labels = np.zeros((len(rows), len(block)), np.int8)
+        here = slice(start[low], start[high])
+        labels[image[here], np.repeat(np.arange(len(block)), np.diff(start[low : high + 1]))] = value[here]
+        before, values = torch.from_numpy(labels), torch.from_numpy(block).T.contiguous()
+        part = _difference(rows, before, fill(values, before, prior[low:high], config.threshold), values)
+        parts.append(Added(part.image, part.cls + low, part.value, part.score))
     return Added.of(parts)
+
+
+class Spool:
+    """Scores of images in a file that is gone at the end, written batch by batch and read class by class."""
+
+    def __init__(self, classes: Sequence[str]) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._path = Path(self._folder.name, "scores.parquet")
+        self._writer = ScoreWriter(self._path, classes)
+        self._rows: list[NDArray[np.int64]] = []
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def add(self, rows: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
+        """Add images (n,) by number with their scores (n, C)."""
+        self._rows.append(rows)
+        self._writer.add(list(map(str, rows.tolist())), scores)
+
+    def read(self) -> tuple[NDArray[np.int64], Scores]:
+        """Give the numbers of all images, rising, and their scores in that order; nothing is added after it."""
+        self._writer.__exit__(None)
+        rows = np.concatenate([np.zeros(0, np.int64), *self._rows])
+        order = np.argsort(rows, kind="stable")
+        return rows[order], read_scores([ScoreFile(self._path)], order)
 
 
 def _prior(table: LabelTable, strategy: str) -> Tensor:

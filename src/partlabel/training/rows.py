@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.core.cache import cache_folder
 from partlabel.core.compute import is_first_process
 from partlabel.core.errors import UserError
+from partlabel.core.files import cache_folder
 from partlabel.core.progress import Reporter
 from partlabel.models.compiled import Features, fast_features, is_averaged, plain_features
 from partlabel.models.model import Model

@@ -19,7 +19,8 @@ from partlabel.core.errors import UserError
 from partlabel.core.progress import Reporter
 from partlabel.images.augment import Augment, AugmentedImages, OwnTransform, enlarged
 from partlabel.labels.table import LabelTable
-from partlabel.models.model import Model, copy_model
+from partlabel.models.model import Model
+from partlabel.models.stored import copy_model
 from partlabel.training.batches import Files, Source, Stored, open_source, statistics
 from partlabel.training.checkpoints import Checkpoints
 from partlabel.training.config import Config

@@ -77,7 +77,7 @@ def _text(run: Path, fitted: Fitted) -> str:
     ]
     for source, words in SOURCES.items():
         found = [name for name, other in zip(names, chosen.sources, strict=True) if other == source]
-        if found and source != "own":
+        if found and source not in ("all", "own"):
             lines.append(f"{len(found)} {source} ({words}): {', '.join(found)}")
     missed = [names[c] for c in np.flatnonzero(~chosen.reached)]
     if missed:
@@ -89,7 +89,7 @@ def _text(run: Path, fitted: Fitted) -> str:
     pairs = [(m.macro_f1, m.micro_f1) for m in (chosen.at_default, fitted.crossed)]
     (macro, micro), (macro_now, micro_now) = pairs
     lines.append(
-        f"cross-validated on the held-out labels: macro-F1 {100 * macro_now:.1f} (at 0: {100 * macro:.1f}), "
+        f"cross-validated on known held-out labels: macro-F1 {100 * macro_now:.1f} (at 0: {100 * macro:.1f}), "
         f"micro-F1 {100 * micro_now:.1f} (at 0: {100 * micro:.1f})"
     )
     if fitted.calibrated is None:

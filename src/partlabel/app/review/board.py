@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from partlabel.core.files import new_array, replacing
+from partlabel.core.records import append_checksum, read_array, write_array
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.metrics.calibration import Calibration
 
 #: a probability of 1 as a level; levels are whole numbers, which sort and compare exactly
 TOP = 65_535
 _ROWS = 8_192
+#: pairs that are sorted at once
+_SORTED = 2**22
 
 Keys = NDArray[np.integer[Any]]
 
@@ -133,28 +136,25 @@ def open_board(
 
 
 def _sort(levels: NDArray[np.uint16], order: Path, start: Path) -> None:
-    """Write the order of all pairs and where each level starts in it."""
-    below = TOP - levels
-    kind = np.uint32 if len(levels) < 2**32 else np.uint64
-    with _array(order, (len(levels),), kind) as array:
-        array[:] = np.argsort(below, kind="stable")  # of numbers of 16 bits: a radix sort
-    counts = np.bincount(below, minlength=TOP + 1)
-    save(start, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
-
-
-def read_array(path: Path, shape: tuple[int, ...] | None, kind: DTypeLike) -> NDArray[Any] | None:
-    """Map a stored array into memory; None where it is missing, cut, or of another shape (if one is given) or type."""
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return None
-    return array if array.dtype == np.dtype(kind) and shape in (None, array.shape) else None
-
-
-def save(path: Path, array: NDArray[Any]) -> None:
-    """Write an array, whole or not at all."""
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        np.save(file, array)
+    """Write the order of all pairs and where each level starts in it; some pairs at a time are in memory."""
+    count = len(levels)
+    parts = [slice(low, min(low + _SORTED, count)) for low in range(0, count, _SORTED)]
+    counts = np.zeros(TOP + 1, np.int64)
+    for part in parts:
+        counts += np.bincount(TOP - levels[part], minlength=TOP + 1)
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    kind = np.uint32 if count < 2**32 else np.uint64
+    following = starts[:-1].copy()  # where the next pair of each level goes
+    with _array(order, (count,), kind) as array:
+        for part in parts:
+            below = TOP - levels[part]
+            ranked = np.argsort(below, kind="stable")  # of numbers of 16 bits: a radix sort
+            own = np.bincount(below, minlength=TOP + 1)
+            before = np.cumsum(own) - own
+            place = following[below[ranked]] + np.arange(len(ranked)) - before[below[ranked]]
+            array[place] = ranked + part.start
+            following += own
+    write_array(start, starts)
 
 
 @contextmanager
@@ -164,4 +164,5 @@ def _array(path: Path, shape: tuple[int, ...], kind: type[np.generic]) -> Genera
         array = new_array(temporary, shape, kind)
         yield array
         array.flush()
+        append_checksum(temporary, array)
         del array
