@@ -15,6 +15,7 @@ from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
 from partlabel.training.batches import Source, open_source
+from partlabel.training.class_shares import expected_interval
 from partlabel.training.config import SelfTrainingConfig
 from partlabel.training.data import Data
 from partlabel.training.discriminant import NOTHING, LinearHead, Round, fit
@@ -50,6 +51,7 @@ def solve_head(job: Job, state: State, batches: Batches, epoch: int) -> dict[str
     put_into(state.model, found)
     seconds = time.perf_counter() - began
     classes = state.model.classes
+    intervals = expected_interval(labels, sample_mask(state.labels.table.select(rows)))
     nothing = [classes[c] for c in np.flatnonzero(found.basis == NOTHING)]
     if nothing:
         job.report.line(f"no present label is known of {len(nothing)} classes; their score is the same for all images")
@@ -65,6 +67,11 @@ def solve_head(job: Job, state: State, batches: Batches, epoch: int) -> dict[str
             "expected_present": {
                 name: round(float(share), 6)
                 for name, share in zip(classes, found.expected, strict=True)
+                if np.isfinite(share)
+            },
+            "expected_interval": {
+                name: [round(float(end), 6) for end in ends]
+                for name, share, ends in zip(classes, found.expected, intervals, strict=True)
                 if np.isfinite(share)
             },
             "learned_nothing": nothing,
