@@ -12,7 +12,6 @@ processes, nothing is tried, and a rule decides.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,8 @@ from numpy.typing import NDArray
 from partlabel.core.compute import cores, is_first_process, processes
 from partlabel.core.errors import UserError
 from partlabel.core.progress import Reporter, duration
-from partlabel.images import check, find
+from partlabel.images import find
+from partlabel.images.looking import GOOD, look, record_folder
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import average_precision
 from partlabel.models.model import Model
@@ -225,15 +225,14 @@ def _sample(labels: LabelTable, folder: Path) -> tuple[LabelTable, list[Path]]:
     paths = [path for path in found if path is not None]
     if not paths:
         raise UserError(f"none of the images of the table is in {folder}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the training says it of all images
-        good = check(paths).good
+    looked = look(paths, store=record_folder()).rows  # what is odd about them, the training says of all images
+    good, contents = looked["state"] == GOOD, looked["content"][looked["state"] == GOOD]
     rows = np.flatnonzero(there)[good]
     paths = [path for path, fine in zip(paths, good, strict=True) if fine]
     table = table.select(rows)
     keep = np.arange(len(paths))
     if len(paths) > 2 * FOLDS:
-        keep = np.flatnonzero(~lasting_split(table, paths, Config.preset(DEFAULT).validation))
+        keep = np.flatnonzero(~lasting_split(table, contents, Config.preset(DEFAULT).validation))
     keep = keep[:_IMAGES]
     return table.select(keep), [paths[i] for i in keep]
 
