@@ -23,7 +23,6 @@ goes on where it stopped, a finished one is not run again.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 from dataclasses import dataclass
@@ -42,7 +41,7 @@ from experiments.presets import SMOKE_PRESET
 from experiments.store import RESULTS, Store
 from partlabel import Config, Model, simulate, train
 from partlabel.core.errors import UserError
-from partlabel.core.files import write_json
+from partlabel.core.records import read_record, write_record
 from partlabel.metrics import evaluate
 from partlabel.training import checkpoints
 
@@ -147,7 +146,7 @@ def begin(run: Path, none: Path, config: Config) -> None:
     first = none / "checkpoints" / f"epoch-{config.relabel.before[0] - 1}.pt"
     if run.exists() or not first.is_file():
         return
-    identity = json.loads((none / "run.json").read_text())
+    identity = read_record(none / "run.json")
     theirs = {**identity["config"], "relabel": config.to_dict()["relabel"]}
     if theirs != config.to_dict():
         return
@@ -156,7 +155,7 @@ def begin(run: Path, none: Path, config: Config) -> None:
     for path in none.glob("*.parquet"):
         shutil.copy(path, run)
     config.write(run / "config.toml")
-    write_json(run / "run.json", {**identity, "config": theirs})
+    write_record(run / "run.json", {**identity, "config": theirs})
 
 
 def carry_out(name: str, kind: Kind, seed: int, dataset: Dataset, folder: Path) -> dict[str, Any]:

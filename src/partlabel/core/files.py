@@ -43,6 +43,15 @@ _REFUSALS = (
 _swept: set[Path] = set()
 
 
+def cache_folder() -> Path:
+    """Where features, checks and records of errors lie: ``$PARTLABEL_CACHE``, else in the user's cache folder."""
+    if "PARTLABEL_CACHE" in os.environ:
+        return Path(os.environ["PARTLABEL_CACHE"])
+    if "XDG_CACHE_HOME" in os.environ:
+        return Path(os.environ["XDG_CACHE_HOME"]) / "partlabel"
+    return Path("~/.cache/partlabel").expanduser()
+
+
 def machine() -> str:
     """Name this machine in 8 hexadecimal digits, so that process numbers of several are told apart."""
     return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
@@ -114,7 +123,9 @@ def refusal(error: BaseException, *paths: Path) -> str | None:
         if os.strerror(number) in text or f"os error {number})" in text:
             return os.strerror(number)
     # torch and numpy say that a write was cut short, and not why
-    cut = re.search(r"PytorchStreamWriter failed|unexpected pos|requested and \d+ written", text)
+    cut = re.search(
+        r"PytorchStreamWriter failed|unexpected pos|requested and \d+ written|problem writing element", text
+    )
     return "the disk may be full" if cut else None
 
 

@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.compute import cores
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing
+from partlabel.core.records import read_array, write_array
 from partlabel.images.decoding import ImageError
 
 #: one row for each file: its facts (bytes, time of content, time of any change, number on disk), and the hash
@@ -87,18 +88,12 @@ def known_contents(
             if progress:
                 progress(low + len(block), len(changed))
     if changed:
-        try:
-            with replacing(store) as temporary, open(temporary, "wb") as file:
-                np.save(file, rows)
-        except UserError:
-            pass
+        with suppress(UserError):
+            write_array(store, rows)
     return rows
 
 
 def _stored(store: Path, count: int) -> NDArray[np.void]:
     """What is kept, or empty rows where there is nothing, or something damaged."""
-    try:
-        rows = np.load(store, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        rows = np.zeros(0, ROW)
-    return rows if rows.dtype == ROW and rows.shape == (count,) else np.zeros(count, ROW)
+    rows = read_array(store, (count,), ROW)
+    return np.zeros(count, ROW) if rows is None else np.array(rows)

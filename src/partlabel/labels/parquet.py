@@ -62,8 +62,8 @@ def write(table: LabelArrays, path: str | os.PathLike[str]) -> None:
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the fields of the table that ``write`` wrote.
 
-    The row groups are decoded one after the other into arrays of the final size, and names before labels, so that at no
-    moment much more than the table itself is in memory.
+    The row groups are decoded one after the other, and names before labels, so that at no moment much more than the
+    table itself is in memory.
 
     Raises:
         UserError: no such file, cut or foreign file, lists that are not parallel.
@@ -162,7 +162,11 @@ def _texts(file: pq.ParquetFile, name: str) -> pa.StringArray:
 
 
 class _Arrays:
-    """The CSR arrays, filled from one row group after the other."""
+    """The CSR arrays, gathered from one row group after the other.
+
+    How many labels there are is not asked of the metadata of the columns: where those are damaged, pyarrow ends the
+    process.
+    """
 
     def __init__(self, file: pq.ParquetFile, columns: list[str], path: Any) -> None:
         self.file, self.columns, self.path = file, columns, path
@@ -170,12 +174,9 @@ class _Arrays:
             kind = file.schema_arrow.field(column).type
             if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or kind.value_type != LISTS[column][1]:
                 raise UserError(f"{path}: the column {column} is {kind}, expected a list of {LISTS[column][1]}")
-        metadata = file.metadata
-        place = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path.startswith("classes."))
-        most = sum(metadata.row_group(group).column(place).num_values for group in range(file.num_row_groups))
-        self.arrays = {column: np.empty(most, LISTS[column][1].to_pandas_dtype()) for column in columns}
-        self.indptr = np.zeros(metadata.num_rows + 1, np.int64)
-        self.rows = self.known = 0
+        self.parts: dict[str, list[NDArray[Any]]] = {column: [] for column in columns}
+        self.indptr = [np.zeros(1, np.int64)]
+        self.known = 0
 
     def append(self, group: int) -> None:
         """Add the labels of a row group."""
@@ -190,11 +191,16 @@ class _Arrays:
             if pointer is not None and not np.array_equal(pointer, offsets):
                 raise UserError(f"{self.path}: the lists of the columns classes and {column} differ in length")
             pointer = offsets
-            self.arrays[column][self.known : self.known + len(values)] = values.to_numpy()
+            self.parts[column].append(np.array(values.to_numpy()))
         if pointer is not None:
-            self.indptr[self.rows : self.rows + len(pointer)] = pointer + self.known
-            self.rows, self.known = self.rows + rows.num_rows, self.known + int(pointer[-1])
+            self.indptr.append(pointer[1:] + self.known)
+            self.known += int(pointer[-1])
 
     def fields(self) -> dict[str, NDArray[Any]]:
         """Return the arrays under the names of the table's fields."""
-        return {"indptr": self.indptr, **{LISTS[c][0]: array[: self.known] for c, array in self.arrays.items()}}
+        found = {"indptr": np.concatenate(self.indptr)}
+        while self.parts:  # one column after the other, so that only one is there twice at any moment
+            column, parts = self.parts.popitem()
+            field, kind = LISTS[column]
+            found[field] = np.concatenate([np.empty(0, kind.to_pandas_dtype()), *parts])
+        return found

@@ -11,6 +11,7 @@ from typing import Any
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import to_toml, write_text
+from partlabel.core.records import opened, sealed
 from partlabel.metrics.calibration import Calibration
 
 WEIGHTS_FILE, DESCRIPTION_FILE = "model.safetensors", "model.toml"
@@ -44,14 +45,25 @@ def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:
         description = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError:
         raise UserError(f"{folder}: holds no model ({DESCRIPTION_FILE} is missing)") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: is damaged: {error}") from None
     if description.get("version") != VERSION:
         raise UserError(f"{path}: version {description.get('version')}; this partlabel reads version {VERSION}")
+    description = opened(description, path)
     # models saved before thresholds were chosen
     description.setdefault("threshold_goal", "default")
     description.setdefault("threshold_sources", ["default"] * len(description.get("classes", ())))
     return description
+
+
+def write_description(folder: str | os.PathLike[str], description: dict[str, Any]) -> None:
+    """Write the ``model.toml`` of a model folder with its checksum, whole or not at all.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    plain = tomllib.loads(to_toml(description))  # without what TOML does not hold
+    write_text(Path(folder) / DESCRIPTION_FILE, to_toml(sealed(plain)))
 
 
 def write_decision(
@@ -76,4 +88,4 @@ def write_decision(
     description = read_description(folder)
     description.pop("calibration", None)
     description |= decision(thresholds, goal, sources, calibration)
-    write_text(Path(folder) / DESCRIPTION_FILE, to_toml(description))
+    write_description(folder, description)

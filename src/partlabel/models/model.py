@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,20 +13,26 @@ import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from timm.data import resolve_model_data_config
 from torch import Tensor, nn
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing, to_toml, write_text
+from partlabel.core.files import make_folder
 from partlabel.method.graph import LabelGraph
 from partlabel.method.pooling import WeldonPool2d
 from partlabel.metrics.calibration import Calibration, sigmoid
 from partlabel.models.backbone import Backbone
 from partlabel.models.config import ModelConfig
-from partlabel.models.description import DESCRIPTION_FILE, VERSION, WEIGHTS_FILE, decision, read_description
+from partlabel.models.description import (
+    DESCRIPTION_FILE,
+    VERSION,
+    WEIGHTS_FILE,
+    decision,
+    read_description,
+    write_description,
+)
 from partlabel.models.own import OwnBackbone, OwnHead, check_network, check_scores, own_name
+from partlabel.models.stored import read_state, write_state
 from partlabel.models.weights import create_backbone
 
 
@@ -168,6 +173,7 @@ class Model(nn.Module):
         threshold_sources: per class, where its threshold came from, a key of
             :data:`partlabel.metrics.thresholds.SOURCES`.
         calibration: how scores become probabilities; None is the plain sigmoid.
+        precision: in which it is run outside of the steps of a training, a value of ``Config.precision``; not stored.
         start_note: which classes go on from an earlier model, where it had other ones; None otherwise.
 
     Raises:
@@ -198,6 +204,7 @@ class Model(nn.Module):
         self.threshold_goal = "default"
         self.threshold_sources = ("default",) * len(self.classes)
         self.calibration: Calibration | None = None
+        self.precision = "32"
         start = Path(config.weights)
         whole = config.weights not in ("auto", "none") and start.is_dir()
         net = network
@@ -272,14 +279,9 @@ class Model(nn.Module):
             UserError: the disk is full or refuses.
         """
         folder = Path(folder)
-        state = {key: value.detach().cpu().contiguous() for key, value in self.state_dict().items()}
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with replacing(folder / WEIGHTS_FILE) as temporary:
-                save_file(state, temporary)
-            write_text(folder / DESCRIPTION_FILE, to_toml(self.describe()))
-        except (OSError, SafetensorError) as error:
-            raise UserError(f"{folder}: the model cannot be written ({error})") from error
+        make_folder(folder)
+        write_state(folder / WEIGHTS_FILE, self.state_dict())
+        write_description(folder, self.describe())
 
     def describe(self) -> dict[str, Any]:
         """All but the weights, as nested plain values."""
@@ -332,10 +334,11 @@ class Model(nn.Module):
             raise UserError(f"{path}: is damaged: {error}") from None
         model.config = config
         model._set_pixels(preprocessing)
+        state = read_state(folder / WEIGHTS_FILE)
         try:
-            model.load_state_dict(load_file(folder / WEIGHTS_FILE))
-        except (OSError, SafetensorError, RuntimeError) as error:
-            raise UserError(f"{folder / WEIGHTS_FILE}: is missing, damaged or of another model ({error})") from None
+            model.load_state_dict(state)
+        except RuntimeError as error:
+            raise UserError(f"{folder / WEIGHTS_FILE}: holds the weights of another model") from error
         return model.eval()
 
     def _set_decision(self, description: dict[str, Any]) -> None:
@@ -391,11 +394,3 @@ class Model(nn.Module):
         mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
         self.register_buffer("pixel_scale", (1 / (255 * std)).view(3, 1, 1), persistent=False)
         self.register_buffer("pixel_shift", (-mean / std).view(3, 1, 1), persistent=False)
-
-
-def copy_model(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Copy a model folder, each file whole or not at all."""
-    Path(target).mkdir(parents=True, exist_ok=True)
-    for name in (WEIGHTS_FILE, DESCRIPTION_FILE):
-        with replacing(Path(target) / name) as temporary:
-            shutil.copyfile(Path(source) / name, temporary)

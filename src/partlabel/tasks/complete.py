@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import write_json
 from partlabel.core.lock import holding
+from partlabel.core.records import write_record
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
@@ -68,7 +68,7 @@ def complete_run(
     found = evidence(run) if table is None else None
     if found is not None and found.kind == "out-of-fold":
         made, report = _by_folds(found, arguments)
-        write_json(run.folder / REPORT, report)
+        write_record(run.folder / REPORT, report)
         return made, report
     held, trained, config = run.held_out.table, run.labels, run.config
     model = run.load_model("last")
@@ -98,7 +98,7 @@ def complete_run(
             "large differences only; partlabel labels hold-out avoids them"
         )
     with holding(run.folder, "partlabel complete"):
-        write_json(run.folder / REPORT, report)
+        write_record(run.folder / REPORT, report)
     return made, report
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import statistics
@@ -242,10 +243,10 @@ def model_scorer(model: Model) -> Scorer:
 
 def write_program(model: Model, pixels: NDArray[np.uint8], path: Path) -> None:
     """Write a program of ``torch.export``, traced on a few images (>= 3, 3, size, size), with its metadata."""
-    with open(path, "wb") as file:
-        torch.export.save(
-            traced(model, torch.from_numpy(pixels[:_TRACED])), file, extra_files={METADATA: json.dumps(metadata(model))}
-        )
+    file = io.BytesIO()  # where the disk is full, torch would end the process
+    program = traced(model, torch.from_numpy(pixels[:_TRACED]))
+    torch.export.save(program, file, extra_files={METADATA: json.dumps(metadata(model))})
+    path.write_bytes(file.getbuffer())
 
 
 def open_program(path: Path) -> Scorer:

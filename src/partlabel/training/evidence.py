@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing, write_json
+from partlabel.core.files import replacing
+from partlabel.core.records import CHECKSUM, WRONG, checksum_of_arrays, write_record
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.split import units
 from partlabel.labels.table import LabelTable
@@ -106,7 +107,9 @@ def write_out_of_fold(run: Path, found: Evidence) -> None:
         return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), count)
 
     columns = {"image": found.table.images, "score": lists(found.scores)}
-    about = {"classes": json.dumps(list(found.table.classes)), "same_scale": json.dumps(found.same_scale)}
+    classes, scores = list(found.table.classes), {"score": found.scores.astype(np.float32)}
+    fits = checksum_of_arrays(scores, classes, found.same_scale, found.table.images.to_pylist())
+    about = {"classes": json.dumps(classes), "same_scale": json.dumps(found.same_scale), CHECKSUM: fits}
     content = pa.table(columns).replace_schema_metadata(about)
     with replacing(run / OUT_OF_FOLD) as temporary:
         pq.write_table(content, temporary, compression="zstd")
@@ -126,9 +129,13 @@ def evidence(run: Run) -> Evidence | None:
         about = stored.schema.metadata or {}
         classes, same = tuple(json.loads(about[b"classes"])), bool(json.loads(about[b"same_scale"]))
         scores = stored["score"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.float32)
-        images = stored["image"].combine_chunks()
-    except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
-        raise UserError(f"{path}: is missing or damaged ({error})") from None
+        images, scores = stored["image"].combine_chunks(), scores.reshape(-1, max(len(classes), 1))
+        fits = about.get(CHECKSUM.encode(), b"").decode("ascii", "replace")
+        sums = checksum_of_arrays({"score": scores}, list(classes), same, images.to_pylist()) if fits else ""
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, MemoryError) as error:
+        raise UserError(f"{path}: is missing or damaged") from error
+    if fits != sums:
+        raise UserError(f"{path}: {WRONG}")
     table = run.all_labels.without_origin("model")
     place = np.full(table.num_images, -1)
     rows = table.image_index(images)
@@ -142,7 +149,7 @@ def write_headline(run: Run) -> None:
     """Write what :func:`judge` says as ``headline.json``, where anything can be judged."""
     found = judge(run)
     if found is not None:
-        write_json(run.folder / HEADLINE, found)
+        write_record(run.folder / HEADLINE, found)
 
 
 def judge(run: Run, seed: int = 0) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partlabel.core.files import write_json
+from partlabel.core.records import write_record
 from partlabel.training.card import write_card
 from partlabel.training.data import Data
 from partlabel.training.evidence import score_all, write_headline, write_out_of_fold
@@ -20,7 +20,7 @@ def finish(job: Job, state: State, data: Data, batches: Batches) -> Run:
 
     def conclude() -> None:
         about = data.about(job.config) | {"processes": job.engine.world}
-        write_json(job.out / "summary.json", summary(state.history, **about))
+        write_record(job.out / "summary.json", summary(state.history, **about))
         run = Run(job.out, model=job.network)
         _judge(job, state, data, batches, run)
         if not run.thresholds and has_labels_to_choose_on(run):

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import make_folder, replacing, sweep, write_json, write_text
+from partlabel.core.files import make_folder, replacing, sweep, write_text
 from partlabel.core.lock import LOCK_FILES
+from partlabel.core.records import CHECKSUM, checksum, checksum_of_arrays, read_record, write_record
 from partlabel.training.config import Config
 from partlabel.training.data import Data
 from partlabel.training.run import HISTORY, LABELS, MARKER, SCORES, SETTINGS, SKIPPED, VALIDATION
@@ -35,7 +36,7 @@ def is_started(run: Path, identity: dict[str, Any], resume: bool) -> bool:
     if marker.is_file():
         if not resume:
             raise UserError(f"{run}: holds a run already; resume it or choose another folder")
-        changed = differences(json.loads(marker.read_text(encoding="utf-8")), identity)
+        changed = differences(read_record(marker), identity)
         if changed:
             raise UserError(
                 f"{run}: cannot be resumed, as it was started with other settings or labels; to train on from its "
@@ -53,7 +54,7 @@ def is_started(run: Path, identity: dict[str, Any], resume: bool) -> bool:
 def create_folder(run: Path, identity: dict[str, Any]) -> None:
     """Make the folder and write what the run is: ``run.json`` and ``config.toml``."""
     make_folder(run)
-    write_json(run / MARKER, identity)
+    write_record(run / MARKER, identity)
     Config.from_dict(identity["config"]).write(run / SETTINGS)
 
 
@@ -71,14 +72,16 @@ def differences(stored: dict[str, Any], given: dict[str, Any], prefix: str = "")
 
 def write_history(run: Path, history: Iterable[dict[str, Any]]) -> None:
     """Write ``metrics.jsonl``, a row per epoch and per round of relabelling, in order of time."""
-    write_text(run / HISTORY, "".join(json.dumps(row, allow_nan=False) + "\n" for row in history))
+    rows = list(history)
+    if rows:  # the first one vouches for all, so that a row that is missing is noticed too
+        rows[0] = {**rows[0], CHECKSUM: checksum(rows)}
+    write_text(run / HISTORY, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
 
 
 def write_round(run: Path, row: dict[str, Any]) -> None:
     """Write the whole record of a round, ``rounds/round-1.json``."""
-    folder = run / "rounds"
-    folder.mkdir(exist_ok=True)
-    write_json(folder / f"round-{row['round']}.json", row)
+    folder = make_folder(run / "rounds")
+    write_record(folder / f"round-{row['round']}.json", row)
 
 
 def write_inputs(run: Path, identity: dict[str, Any], data: Data) -> None:
@@ -94,6 +97,7 @@ def write_inputs(run: Path, identity: dict[str, Any], data: Data) -> None:
 def write_scores(run: Path, classes: Sequence[str], scores: NDArray[np.float32]) -> None:
     """Write the scores (N, C) of the images of ``validation.parquet``, in their order."""
     column = pa.FixedSizeListArray.from_arrays(pa.array(scores.ravel()), scores.shape[1])
-    content = pa.table({"score": column}).replace_schema_metadata({"classes": json.dumps(list(classes))})
+    about = {"classes": json.dumps(list(classes)), CHECKSUM: checksum_of_arrays({"score": scores}, list(classes))}
+    content = pa.table({"score": column}).replace_schema_metadata(about)
     with replacing(run / SCORES) as temporary:
         pq.write_table(content, temporary, compression="zstd")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 
 from partlabel.core import html
 from partlabel.core.errors import UserError
+from partlabel.core.files import to_toml
+from partlabel.core.records import CHECKSUM, WRONG, checksum, checksum_of_arrays, read_record
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import Metrics, evaluate
@@ -114,7 +117,11 @@ class Run:
     @cached_property
     def config(self) -> Config:
         """All settings."""
-        return Config.read(self.folder / SETTINGS)
+        config = Config.read(self.folder / SETTINGS)
+        started = read_record(self.folder / MARKER).get("config") if (self.folder / MARKER).is_file() else None
+        if started and Config.from_dict(tomllib.loads(to_toml(started))) != config:
+            raise UserError(f"{self.folder / SETTINGS}: is not what the run was started with, which {MARKER} says")
+        return config
 
     @cached_property
     def labels(self) -> LabelTable:
@@ -156,8 +163,12 @@ class Run:
             stored = pq.read_table(path)
             classes = json.loads((stored.schema.metadata or {})[b"classes"])
             scores = stored["score"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.float32)
-        except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
-            raise UserError(f"{path}: is missing or damaged ({error})") from None
+            scores = scores.reshape(-1, max(len(classes), 1))
+            fits = stored.schema.metadata.get(CHECKSUM.encode(), b"").decode("ascii", "replace")
+        except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, MemoryError) as error:
+            raise UserError(f"{path}: is missing or damaged") from error
+        if fits and fits != checksum_of_arrays({"score": scores}, classes):
+            raise UserError(f"{path}: {WRONG}")
         if tuple(classes) != table.classes or scores.size != table.num_images * table.num_classes:
             raise UserError(f"{self.folder}: {SCORES} does not belong to {VALIDATION}")
         return HeldOut(table, scores.reshape(table.num_images, table.num_classes))
@@ -169,13 +180,20 @@ class Run:
         if not path.is_file():
             return []
         rows, bad = [], []
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except ValueError as error:
+            raise UserError(f"{path}: is damaged") from error
+        for number, line in enumerate(lines, 1):
             try:
-                rows.append(json.loads(line))
-            except ValueError as error:
+                rows.append(dict(json.loads(line)))
+            except (ValueError, TypeError, RecursionError) as error:
                 bad.append(f"{path}:{number} {error}")
         if bad:
             raise UserError(f"{path}: is damaged", bad)
+        vouched = rows[0].pop(CHECKSUM, None) if rows else None
+        if vouched not in (None, checksum(rows)) or (self.is_finished and not rows):
+            raise UserError(f"{path}: {WRONG}")
         return rows
 
     @property
@@ -188,7 +206,7 @@ class Run:
         """The records of the rounds of relabelling, with what each added to each class."""
         rows = [row for row in self.history if "round" in row]
         whole = [self.folder / ROUNDS / f"round-{row['round']}.json" for row in rows]
-        return [_json(path) if path.is_file() else row for row, path in zip(rows, whole, strict=True)]
+        return [read_record(path) if path.is_file() else row for row, path in zip(rows, whole, strict=True)]
 
     @property
     def is_finished(self) -> bool:
@@ -209,31 +227,31 @@ class Run:
         """
         if not self.is_finished:
             raise UserError(f"{self.folder}: this training is not finished; resume it")
-        return _json(self.folder / SUMMARY)
+        return read_record(self.folder / SUMMARY)
 
     @property
     def thresholds(self) -> dict[str, Any]:
         """How each threshold of the best model was chosen, ``thresholds.json``; empty where none was."""
         path = self.folder / THRESHOLDS
-        return _json(path) if path.is_file() else {}
+        return read_record(path) if path.is_file() else {}
 
     @property
     def after(self) -> Run | None:
         """The run that this one was trained after, with a grown table; None where none was named or it is gone."""
-        named = _json(self.folder / MARKER).get("after")
+        named = read_record(self.folder / MARKER).get("after")
         return Run(named) if named and (Path(named) / MARKER).is_file() else None
 
     @property
     def elsewhere(self) -> tuple[str, Path] | None:
         """How the names of validation images in a folder of their own begin, and that folder; None without."""
-        named = _json(self.folder / MARKER).get("validation images")
+        named = read_record(self.folder / MARKER).get("validation images")
         return None if named is None else (named[0], Path(named[1]))
 
     @property
     def headline(self) -> dict[str, Any] | None:
         """What all labels would say of it, ``headline.json``, see :mod:`partlabel.metrics.headline`; None without."""
         path = self.folder / HEADLINE
-        return _json(path) if path.is_file() else None
+        return read_record(path) if path.is_file() else None
 
     @property
     def same_content(self) -> int:
@@ -255,7 +273,9 @@ class Run:
         """Load the model of the best or of the last epoch."""
         from partlabel.models.model import Model  # loads torch, which those who only read tables can do without
 
-        return Model.load(self.folder, which=which, network=self._network)
+        model = Model.load(self.folder, which=which, network=self._network)
+        model.precision = self.config.precision
+        return model
 
     @cached_property
     def metrics(self) -> Metrics:
@@ -285,10 +305,3 @@ def read_runs(folders: Sequence[str | os.PathLike[str]]) -> list[Run]:
     names = [path.resolve().name for path in paths]
     unique = len(set(names)) == len(names)
     return [Run(path, name if unique else str(path)) for path, name in zip(paths, names, strict=True)]
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: is damaged ({error})") from None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.core.files import write_json
+from partlabel.core.records import write_record
 from partlabel.labels.holdout import random_sample
 from partlabel.metrics import Metrics
 from partlabel.metrics.calibration import Calibration, Reliability, reliability, sigmoid
@@ -88,7 +88,7 @@ def fit_run(run: Run | str | os.PathLike[str], goal: Goal = "f1", wanted: float 
     left_out = held.table.num_known - table.num_known
     fitted = Fitted(chosen, calibration, before, left_out, crossed, plain, calibrated)
     write_decision(run.folder / "best", chosen.values.tolist(), goal_words(goal, wanted), chosen.sources, calibration)
-    write_json(run.folder / THRESHOLDS, to_dict(fitted))  # last: with it, the choice is made
+    write_record(run.folder / THRESHOLDS, to_dict(fitted))  # last: with it, the choice is made
     return fitted
 
 

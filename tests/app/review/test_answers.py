@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import sqlite3
 import threading
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel.app.review import answers
 from partlabel.app.review.answers import AnswerStore, New, StoreError
+from partlabel.app.review.record import write_record
 from partlabel.app.review.verdicts import Given, judge
 from partlabel.core.errors import UserError
 from tests.reference import review as reference
@@ -93,7 +96,7 @@ def test_a_batch_sent_again_is_stored_once(store):
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(store):
-    with pytest.raises(StoreError, match="CHECK constraint"):
+    with pytest.raises(StoreError, match="not one of yes, no and skip"):
         store.add("me", "1", [new(A, "yes"), new(B, "maybe")])
     assert store.verdicts() == {}
     assert store.add("me", "1", [new(A, "yes")])  # the store goes on
@@ -140,3 +143,90 @@ def test_files_that_are_no_such_store_are_refused(tmp_path):
     connection.close()
     with pytest.raises(UserError, match="newer partlabel"):
         AnswerStore(tmp_path / "later")
+
+
+def test_any_damage_of_an_answer_is_noticed(store, tmp_path):
+    """A bit flips anywhere in the file: it is refused, or says the same."""
+    for number in range(40):
+        store.add("me", str(number), [new((f"{number:03}.jpg", "cat"), "yes" if number % 2 else "no")], person="Ada")
+    store.undo("me")
+    sound = store.verdicts()
+    store.close()
+    whole = (tmp_path / "answers.sqlite").read_bytes()
+    rng = np.random.default_rng(0)
+    noticed = 0
+    for number in range(300):
+        damaged = bytearray(whole)
+        damaged[rng.integers(len(whole))] ^= 1 << int(rng.integers(8))
+        path = tmp_path / f"{number}.sqlite"
+        path.write_bytes(damaged)
+        try:
+            again = AnswerStore(path)
+        except UserError as error:
+            noticed += "\n" not in error.message
+        else:
+            assert again.verdicts() == sound
+            again.close()
+    assert noticed > 30  # much of a small file is empty
+
+
+def test_a_missing_answer_is_noticed(store, tmp_path):
+    for number in range(5):
+        store.add("me", str(number), [new((f"{number}.jpg", "cat"), "yes")])
+    store.close()
+    with sqlite3.connect(tmp_path / "answers.sqlite") as connection:
+        connection.execute("DELETE FROM answers WHERE number = 3")
+    connection.close()
+    with pytest.raises(UserError) as caught:
+        AnswerStore(tmp_path / "answers.sqlite")
+    assert caught.value.offenders == ["answers 3 to 3 are missing"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_stores_of_earlier_versions_go_on(tmp_path, version):
+    connection = sqlite3.connect(tmp_path / "old.sqlite")
+    connection.executescript(
+        "CREATE TABLE answers (number INTEGER PRIMARY KEY, browser TEXT NOT NULL, batch TEXT NOT NULL, "
+        "image TEXT NOT NULL, class TEXT NOT NULL, answer TEXT NOT NULL, queue TEXT NOT NULL, "
+        "settles INTEGER NOT NULL, undone INTEGER NOT NULL DEFAULT 0, time REAL NOT NULL);"
+        + (answers._CHANGES[1] if version == 2 else "")
+        + "INSERT INTO answers (browser, batch, image, class, answer, queue, settles, time) "
+        f"VALUES ('me', '1', 'a.jpg', 'cat', 'yes', 'all', 0, 1.0); PRAGMA user_version = {version};"
+    )
+    connection.close()
+    for _ in range(2):  # the second time with checksums
+        store = AnswerStore(tmp_path / "old.sqlite")
+        verdict = store.verdicts()["a.jpg", "cat"]
+        assert verdict is not None
+        assert verdict.answer == "yes"
+        store.close()
+
+
+def test_a_locked_store_says_so(store, tmp_path):
+    store._connection.execute("PRAGMA busy_timeout = 50")
+    other = sqlite3.connect(tmp_path / "answers.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="another program holds the file"):
+        store.add("me", "1", [new(A, "yes")])
+    other.execute("ROLLBACK")
+    other.close()
+    assert store.add("me", "1", [new(A, "yes")])
+
+
+def test_the_record_says_who_answered_what_and_when(store, tmp_path):
+    store.add("b1", "1", [New("=a.jpg", "cat", "yes", "all", "c0", "given absent")], person="Ada")
+    store.add("b2", "1", [New("=a.jpg", "cat", "no", "all", "c0", "given absent")], person="Ben")
+    store.undo("b2")
+    store.add("b2", "2", [New("=a.jpg", "cat", "skip", "all")], person="Ben")
+    store.add("b3", "1", [New("=a.jpg", "cat", "no", "all")], settle=True)
+    write_record(store, tmp_path / "record.csv")
+    with open(tmp_path / "record.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["person"], row["before"], row["answer"], row["after"]) for row in rows] == [
+        ("Ada", "given absent", "yes", "present"),
+        ("Ben", "given absent", "no", "conflict"),
+        ("Ben", "unknown", "skip", "present"),
+        ("", "unknown", "no", "absent"),
+    ]
+    assert [bool(row["taken_back"]) for row in rows] == [False, True, False, False]
+    assert {row["image"] for row in rows} == {"'=a.jpg"}

@@ -129,7 +129,7 @@ def test_a_second_start_needs_no_torch_and_stops_at_ctrl_c(started):
     script = (
         "import sys; from partlabel.app.review import server; import pathlib;"
         "heavy = {'torch', 'timm', 'sklearn', 'matplotlib'};"
-        "say = lambda address: print(sorted(heavy & set(sys.modules)), flush=True);"
+        "say = lambda addresses: print(sorted(heavy & set(sys.modules)), flush=True);"
         "run, images, labels = map(pathlib.Path, sys.argv[1:]); server.serve(run, labels, images, port=0, say=say)"
     )
     words = [str(started.run), str(started.images), str(started.run.parent / "completed.parquet")]
@@ -212,9 +212,9 @@ def test_the_missing_extra_is_named(started, capsys, monkeypatch):
 def test_the_browser_is_opened_only_when_asked(monkeypatch):
     opened: list[str] = []
     monkeypatch.setattr(server.webbrowser, "open", opened.append)
-    server._announce("http://127.0.0.1:1/", lambda address: None, False)
+    server._announce({"": "http://127.0.0.1:1/"}, lambda address: None, False)
     assert opened == []
-    server._announce("http://127.0.0.1:1/", lambda address: None, True)
+    server._announce({"": "http://127.0.0.1:1/"}, lambda address: None, True)
     assert opened == ["http://127.0.0.1:1/"]
 
 

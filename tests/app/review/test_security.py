@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from urllib.parse import unquote
 
@@ -9,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from partlabel.app.review.app import REVIEW, make_app
-from partlabel.app.review.security import COOKIE, HEADERS, MAX_BODY, is_loopback, new_token
+from partlabel.app.review.security import COOKIE, HEADERS, MAX_BODY, Guard, is_loopback, new_token
 from tests.app.review.made import Made, as_json
 
 TOKEN = new_token()
@@ -158,7 +159,7 @@ def test_two_reviews_on_one_host_do_not_log_each_other_out(desk):
     cookies = []
     for app in (first, second):
         client = TestClient(app, base_url="http://192.168.1.7", follow_redirects=False)
-        reply = client.get("/", params={"token": app._token})
+        reply = client.get("/", params={"token": next(iter(app._tokens))})
         cookies.append(reply.headers["set-cookie"].split(";")[0])
     for app in (first, second):
         client = TestClient(app, base_url="http://192.168.1.7")
@@ -269,3 +270,28 @@ def test_the_page_has_no_script_or_style_of_its_own(desk):
     assert " style=" not in page
     assert " onclick=" not in page
     assert page.count("<script") == page.count("<script src=") + page.count('<script type="module" src=')
+
+
+def test_people_have_secrets_of_their_own_and_their_answers_their_names(desk):
+    people = {"Ada": new_token(), "Ben": new_token()}
+    app = make_app(desk, port=8000, people=people)
+    base = "http://127.0.0.1:8000"
+    assert TestClient(app, base_url=base).get("/api/session").status_code == 403
+    for number, name in enumerate(people):
+        browser = TestClient(app, base_url=base, headers={"Origin": base, REVIEW: desk.identity})
+        assert browser.get("/", params={"token": people[name]}, follow_redirects=False).status_code == 303
+        body = {"store": desk.store.identity, "browser": "b", "answers": [as_json(desk, number, 0, "yes")]}
+        assert browser.post("/api/answers", json=body).status_code == 200
+    assert [row["person"] for row in desk.store.rows()] == ["Ada", "Ben"]
+    desk.export("parquet")
+    record = (desk.home / "record.csv").read_text()
+    assert ",Ada,b,000.png,cat," in record
+
+
+def test_a_server_that_is_stopped_says_so_to_those_it_keeps_waiting(desk):
+    async def slow(scope, receive, send):
+        raise asyncio.CancelledError
+
+    guard = Guard(slow, host="127.0.0.1", token=None, port=8000)
+    reply = TestClient(guard, base_url="http://127.0.0.1:8000").get("/api/session")
+    assert (reply.status_code, reply.json()) == (503, {"error": "The server is being stopped."})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -157,8 +158,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after ``partlabel``; those of the process when left out.
 
     Returns:
-        0 when it went well, 2 on a mistake in what the user gave (said in plain sentences on standard error, without a
-        traceback), 130 when the user stopped it. Anything else that goes wrong is a fault of partlabel and raises.
+        0 when it went well, 2 on a mistake in what the user gave or where the machine refuses (said in plain sentences
+        on standard error), 130 when the user stopped it, 1 for a fault of partlabel. What a library said, and the
+        traceback of a fault, are kept in a file that is named.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     with warnings.catch_warnings():
@@ -171,17 +173,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         except UserError as error:
             _say(f"partlabel: {error}")
+            if error.__cause__ is not None and not isinstance(error.__cause__, (UserError, OSError)):
+                _say_where(error, words, "what the library said")
             return 2
         except BrokenPipeError:
             # The reader of a pipe, such as `head`, has seen enough. Python would complain again while closing.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        except OSError as error:
-            if error.filename is None:
-                raise
-            _say(f"partlabel: {error.filename}: {error.strerror}")
-            return 2
         except KeyboardInterrupt:
             _say("partlabel: stopped")
             return 130
+        except Exception as error:
+            return _failed(error, words)
     return 0
+
+
+def _failed(error: Exception, words: list[str]) -> int:
+    """Say what the machine refused, or that this is a fault of partlabel, and where the whole of it can be read."""
+    from partlabel.core.trouble import machine_says
+
+    reason = machine_says(error)
+    if reason is not None:
+        _say(f"partlabel: {reason}")
+        if not isinstance(error, OSError):
+            _say_where(error, words, "what the library said")
+        return 2
+    _say(f"partlabel: a fault of partlabel ended this ({type(error).__name__}); please report it with this file")
+    if not _say_where(error, words, "what happened"):  # the only place that is left
+        traceback.print_exception(error)
+    return 1
+
+
+def _say_where(error: Exception, words: list[str], what: str) -> bool:
+    """Keep an error in a file and name it; False where it cannot be written."""
+    from partlabel.core.trouble import keep
+
+    path = keep(error, words)
+    if path is not None:
+        _say(f"  {what} is in {path}")
+    return path is not None

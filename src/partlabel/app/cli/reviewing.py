@@ -22,6 +22,7 @@ def review(
     host: str = "127.0.0.1",
     port: int = 8000,
     browser: Annotated[bool, Parameter(show_default=False)] = False,
+    people: str | None = None,
     json: Json = False,
 ) -> None:
     """Open a local page to check labels and answer questions.
@@ -40,9 +41,12 @@ def review(
         labels: Label table to review, a .parquet file, such as `partlabel complete` writes. Without it, the labels that
             the run was trained and validated on.
         host: Address to listen at. With another one than 127.0.0.1, other machines can reach the page; the address
-            that is printed then holds a secret, without which nobody gets in. The connection is not encrypted.
+            that is printed then holds a secret, without which nobody gets in. The connection is not encrypted; the
+            guide says how to put a proxy with TLS before it.
         port: Port to listen at; 0 takes a free one.
         browser: Open the page in a browser.
+        people: Names of those who answer, with commas between them. Each gets an address of their own, and their
+            answers are stored under the name: record.csv in the folder review says who answered what, and when.
     """
     with reporting(json) as report:
         try:
@@ -54,12 +58,17 @@ def review(
                 f"the review page needs {error.name}; install it with: pip install 'partlabel[review]'"
             ) from None
 
-        def say(address: str) -> None:
-            result = {"address": address, "run": str(run), "next": f"open {address} in a browser"}
-            report(result, f"Review page of {run}: {address}\nNext: open that address in a browser; stop with Ctrl+C")
+        def say(addresses: dict[str, str]) -> None:
+            first = next(iter(addresses.values()))
+            lines = [f"  {name}: {address}" for name, address in addresses.items() if name]
+            step = f"open {first} in a browser"
+            result = {"address": first, **({"people": addresses} if lines else {}), "run": str(run), "next": step}
+            text = [f"Review page of {run}: {'' if lines else first}".rstrip(), *lines]
+            report(result, "\n".join([*text, "Next: open that address in a browser; stop with Ctrl+C"]))
 
+        names = [] if people is None else [name.strip() for name in people.split(",")]
         try:
-            serve(run, labels, images, host=host, port=port, browser=browser, say=say)
+            serve(run, labels, images, host=host, port=port, browser=browser, people=names, say=say)
         finally:
             if (step := after_review(run, images)) and not json:
                 print(f"Next: {step}", file=sys.stderr)

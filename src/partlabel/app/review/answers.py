@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sqlite3
 import threading
 import time
+import zlib
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from partlabel.app.review.verdicts import Answer, Given, Verdict, judge
 from partlabel.core.errors import UserError
 
-VERSION = 2
+VERSION = 3
 #: seconds that the rate of answers looks back
 RECENT = 20 * 60.0
 #: a longer pause between two answers is no work
@@ -26,7 +29,7 @@ ENOUGH = 5
 #: image and class by name, so that the answers outlive any change of the label table
 Pair = tuple[str, str]
 
-_SCHEMA = f"""
+_SCHEMA = """
 CREATE TABLE answers (
     number INTEGER PRIMARY KEY,
     browser TEXT NOT NULL,
@@ -39,22 +42,60 @@ CREATE TABLE answers (
     undone INTEGER NOT NULL DEFAULT 0,
     time REAL NOT NULL,
     content TEXT,
-    before TEXT
+    before TEXT,
+    person TEXT,
+    undone_time REAL,
+    checksum INTEGER
 );
 CREATE TABLE about (id TEXT NOT NULL);
 INSERT INTO about VALUES (lower(hex(randomblob(16))));
 CREATE INDEX by_pair ON answers (image, class);
 CREATE INDEX by_batch ON answers (browser, batch);
 CREATE INDEX by_time ON answers (browser, time);
-PRAGMA user_version = {VERSION};
 """
-_FROM_1 = f"""
+#: from each earlier version to the next one
+_CHANGES = {
+    1: """
 ALTER TABLE answers ADD COLUMN content TEXT;
 ALTER TABLE answers ADD COLUMN before TEXT;
 CREATE TABLE about (id TEXT NOT NULL);
 INSERT INTO about VALUES (lower(hex(randomblob(16))));
-PRAGMA user_version = {VERSION};
-"""
+""",
+    2: """
+ALTER TABLE answers ADD COLUMN person TEXT;
+ALTER TABLE answers ADD COLUMN undone_time REAL;
+ALTER TABLE answers ADD COLUMN checksum INTEGER;
+""",
+}
+#: what SQLite names an error -> words for it
+_REASONS = {
+    "SQLITE_FULL": "the disk is full",
+    "SQLITE_BUSY": "another program holds the file",
+    "SQLITE_LOCKED": "another program holds the file",
+    "SQLITE_READONLY": "the file or its folder may not be written",
+    "SQLITE_CANTOPEN": "the file cannot be opened",
+    "SQLITE_PERM": "the file may not be opened",
+    "SQLITE_IOERR": "the disk cannot be read or written",
+    "SQLITE_NOMEM": "there is not enough memory",
+    "SQLITE_CONSTRAINT": "an answer is not one of yes, no and skip",
+    "SQLITE_NOTADB": "it is no database",
+}
+#: what a row says, which its checksum is made of
+_SAID = (
+    "number, browser, batch, image, class, answer, queue, settles, undone, time, content, before, person, undone_time"
+)
+
+
+def _reason(error: Exception) -> str:
+    """Why SQLite does not read or write, in words."""
+    name = getattr(error, "sqlite_errorname", "")
+    found = [words for code, words in _REASONS.items() if name.startswith(code)]
+    return found[0] if found else error.strerror or "" if isinstance(error, OSError) else "the file is damaged"
+
+
+def _checksum(said: Sequence[Any]) -> int:
+    """CRC-32 of what a row says."""
+    return zlib.crc32(json.dumps(list(said), default=repr).encode())  # of damaged rows, text may come as bytes
 
 
 @dataclass(frozen=True)
@@ -107,12 +148,19 @@ class AnswerStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
+        opened = False
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._open()
             self.identity = self._identity()
-        except (sqlite3.Error, OSError) as error:
-            raise UserError(f"{path}: the answers cannot be read or written ({error})") from error
+            opened = True
+        except (sqlite3.Error, OSError, ValueError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{path}: the answers cannot be read or written ({_reason(error)})") from error
+        finally:
+            if not opened and hasattr(self, "_connection"):
+                self._connection.close()
 
     def _open(self) -> None:
         run = self._connection.execute
@@ -122,10 +170,33 @@ class AnswerStore:
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
         if version < VERSION:
-            self._connection.executescript(f"BEGIN IMMEDIATE; {_FROM_1 if version else _SCHEMA} COMMIT;")
-        wrong = run("PRAGMA quick_check(1)").fetchone()[0]
-        if wrong != "ok":
-            raise sqlite3.DatabaseError(f"damaged: {wrong}; restore a copy of it")
+            steps = "".join(_CHANGES[number] for number in range(version, VERSION)) if version else _SCHEMA
+            self._connection.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {VERSION}; COMMIT;")
+        if run("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
+            raise UserError(f"{self.path}: the answers are damaged; restore a copy of the file")
+        self._check()
+
+    def _check(self) -> None:
+        """Compare every answer with its checksum; those of earlier versions get one now.
+
+        Raises:
+            UserError: some do not fit, or are missing.
+        """
+        wrong, new, last = [], [], 0
+        for *said, stored in self._connection.execute(f"SELECT {_SAID}, checksum FROM answers ORDER BY number"):
+            if said[0] != last + 1:
+                wrong.append(f"answers {last + 1} to {said[0] - 1} are missing")
+            last = said[0]
+            if stored is None:
+                new.append((_checksum(said), last))
+            elif stored != _checksum(said):
+                wrong.append(f"answer {last}, {said[3]}: {said[4]}")
+        if wrong:
+            raise UserError(f"{self.path}: answers do not fit their checksums; restore a copy of the file", wrong)
+        if new:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany("UPDATE answers SET checksum = ? WHERE number = ?", new)
+            self._connection.execute("COMMIT")
 
     def _identity(self) -> str:
         """What tells this store from that of any other run, a copy of this one included; 16 hexadecimal digits."""
@@ -140,6 +211,19 @@ class AnswerStore:
             self._connection.close()
 
     @contextmanager
+    def _reading(self) -> Generator[None]:
+        """Hold the connection.
+
+        Raises:
+            StoreError: the file could not be read.
+        """
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                raise StoreError(f"The answers cannot be read now ({_reason(error)})") from error
+
+    @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
         """All of the block is stored, or nothing; when it ends, it is on disk.
 
@@ -152,21 +236,24 @@ class AnswerStore:
                 yield self._connection
                 self._connection.execute("COMMIT")
             except sqlite3.Error as error:
-                raise StoreError(f"The answers cannot be written now ({error})") from error
+                raise StoreError(f"The answers cannot be written now ({_reason(error)})") from error
             finally:
                 if self._connection.in_transaction:
                     with suppress(sqlite3.Error):
                         self._connection.execute("ROLLBACK")
 
-    def add(self, browser: str, batch: str, answers: Sequence[New], *, settle: bool = False) -> bool:
+    def add(
+        self, browser: str, batch: str, answers: Sequence[New], *, settle: bool = False, person: str | None = None
+    ) -> bool:
         """Store answers that belong together; they are on disk when this returns.
 
         Args:
-            browser: who gave them.
+            browser: where they come from.
             batch: a name that this browser uses once; sending a batch again, because its confirmation was lost, stores
                 nothing twice.
             answers: the answers.
             settle: they settle conflicts: earlier answers to the same questions no longer count.
+            person: whose they are, where people have addresses of their own.
 
         Returns:
             Whether they are new; False for a batch that was stored before.
@@ -176,13 +263,15 @@ class AnswerStore:
             known = "SELECT 1 FROM answers WHERE browser = ? AND batch = ? LIMIT 1"
             if connection.execute(known, (browser, batch)).fetchone():
                 return False
+            first = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM answers").fetchone()[0]
+            rows = [
+                (number, browser, batch, a.image, a.cls, a.answer, a.queue, int(settle), 0, now, a.content, a.before,
+                 person, None)
+                for number, a in enumerate(answers, first)
+            ]  # fmt: skip
             connection.executemany(
-                "INSERT INTO answers (browser, batch, image, class, answer, queue, settles, time, content, before) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (browser, batch, a.image, a.cls, a.answer, a.queue, int(settle), now, a.content, a.before)
-                    for a in answers
-                ],
+                f"INSERT INTO answers ({_SAID}, checksum) VALUES ({', '.join('?' * 15)})",
+                [(*row, _checksum(row)) for row in rows],
             )
         return True
 
@@ -198,10 +287,22 @@ class AnswerStore:
             if found is None:
                 return []
             key = (browser, found[0])
-            where = "WHERE browser = ? AND batch = ? AND undone = 0"
-            rows = connection.execute(f"SELECT image, class FROM answers {where} ORDER BY number", key).fetchall()
-            connection.execute(f"UPDATE answers SET undone = 1 {where}", key)
-        return list(dict.fromkeys((image, cls) for image, cls in rows))
+            where = "WHERE browser = ? AND batch = ? AND undone = 0 ORDER BY number"
+            rows = connection.execute(f"SELECT {_SAID} FROM answers {where}", key).fetchall()
+            now = time.time()
+            for row in rows:
+                said = (*row[:8], 1, *row[9:13], now)
+                change = "UPDATE answers SET undone = 1, undone_time = ?, checksum = ? WHERE number = ?"
+                connection.execute(change, (now, _checksum(said), row[0]))
+        return list(dict.fromkeys((row[3], row[4]) for row in rows))
+
+    def rows(self) -> Generator[dict[str, Any]]:
+        """Every answer ever given, in order, taken back ones too, by the names of the columns."""
+        names = _SAID.split(", ")
+        with self._reading():
+            found = self._connection.execute(f"SELECT {_SAID} FROM answers ORDER BY number").fetchall()
+        for row in found:
+            yield dict(zip(names, row, strict=True))
 
     def verdicts(
         self, pairs: Iterable[Pair] | None = None, *, content: Callable[[str], str | None] = lambda image: None
@@ -214,7 +315,7 @@ class AnswerStore:
                 something else do not count.
         """
         columns = "SELECT image, class, number, browser, answer, settles, time, content FROM answers WHERE undone = 0"
-        with self._lock:
+        with self._reading():
             if pairs is None:
                 rows = self._connection.execute(columns).fetchall()
                 found: dict[Pair, list[Given]] = {}
@@ -231,7 +332,7 @@ class AnswerStore:
 
     def outdated(self, content: Callable[[str], str | None]) -> list[str]:
         """Images whose content is not that which some answer was about; see :meth:`verdicts`."""
-        with self._lock:
+        with self._reading():
             rows = self._connection.execute(
                 "SELECT DISTINCT image, content FROM answers WHERE undone = 0 AND content IS NOT NULL ORDER BY image"
             ).fetchall()
@@ -247,9 +348,9 @@ class AnswerStore:
         )
         worked = (
             "SELECT total(gap) FROM (SELECT time - lag(time) OVER (ORDER BY time) AS gap FROM answers "
-            "WHERE browser = ? AND time > ?) WHERE gap < ?"
+            "WHERE browser = ? AND time > ?) WHERE gap BETWEEN 0 AND ?"  # a clock may go back
         )
-        with self._lock:
+        with self._reading():
             # The time before the first batch is not known, so its labels do not count for the rate either.
             count, later, seconds = self._connection.execute(recent, (browser, now - RECENT)).fetchone()
             work = self._connection.execute(worked, (browser, now - 12 * 3600, PAUSE)).fetchone()[0]

@@ -25,7 +25,7 @@ from partlabel.app.review.answers import StoreError
 from partlabel.app.review.desk import Asked, Desk
 from partlabel.app.review.pictures import PHOTO, TAG, THUMBNAIL, NoPictureError
 from partlabel.app.review.queues import QUEUES
-from partlabel.app.review.security import Guard
+from partlabel.app.review.security import PERSON, Guard
 from partlabel.app.review.views import FILTER_ORIGINS, Filter
 from partlabel.core.errors import UserError
 
@@ -65,7 +65,14 @@ class _Export(Struct, forbid_unknown_fields=True):
     format: Annotated[str, Meta(max_length=64)]
 
 
-def make_app(desk: Desk, *, host: str = "127.0.0.1", token: str | None = None, port: int = 8000) -> ASGIApp:
+def make_app(
+    desk: Desk,
+    *,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    port: int = 8000,
+    people: Mapping[str, str] | None = None,
+) -> ASGIApp:
     """Make the application.
 
     Args:
@@ -73,6 +80,7 @@ def make_app(desk: Desk, *, host: str = "127.0.0.1", token: str | None = None, p
         host: the name or address that the server is bound to.
         token: the secret of the start address; None where only this machine can reach the server.
         port: that the server listens at; names its cookie.
+        people: secrets of people by name; the answers of each are stored under the name.
     """
     page = _Page(desk)
     routes = [
@@ -96,7 +104,7 @@ def make_app(desk: Desk, *, host: str = "127.0.0.1", token: str | None = None, p
         Exception: _fault,
     }
     inner = _Named(Starlette(routes=routes, exception_handlers=handlers), desk.identity)
-    return Guard(inner, host=host, token=token, port=port)
+    return Guard(inner, host=host, token=token, port=port, people=people)
 
 
 class _Named:
@@ -170,7 +178,14 @@ class _Page:
         self._same_store(given.store)  # what is answered stands in the answer itself, whatever table is shown
         asked = [Asked(a.picture, a.class_name, a.content, a.answer, a.queue) for a in given.answers]
         return _json(
-            await run_in_threadpool(self._desk.answer, given.browser, given.batch or uuid4().hex, asked, given.resolve)
+            await run_in_threadpool(
+                self._desk.answer,
+                given.browser,
+                given.batch or uuid4().hex,
+                asked,
+                given.resolve,
+                request.scope.get(PERSON),
+            )
         )
 
     async def undo(self, request: Request) -> Response:

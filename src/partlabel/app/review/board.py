@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from partlabel.core.files import new_array, replacing
+from partlabel.core.records import append_checksum, read_array, write_array
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.metrics.calibration import Calibration
 
@@ -153,22 +154,7 @@ def _sort(levels: NDArray[np.uint16], order: Path, start: Path) -> None:
             place = following[below[ranked]] + np.arange(len(ranked)) - before[below[ranked]]
             array[place] = ranked + part.start
             following += own
-    save(start, starts)
-
-
-def read_array(path: Path, shape: tuple[int, ...] | None, kind: DTypeLike) -> NDArray[Any] | None:
-    """Map a stored array into memory; None where it is missing, cut, or of another shape (if one is given) or type."""
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return None
-    return array if array.dtype == np.dtype(kind) and shape in (None, array.shape) else None
-
-
-def save(path: Path, array: NDArray[Any]) -> None:
-    """Write an array, whole or not at all."""
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        np.save(file, array)
+    write_array(start, starts)
 
 
 @contextmanager
@@ -178,4 +164,5 @@ def _array(path: Path, shape: tuple[int, ...], kind: type[np.generic]) -> Genera
         array = new_array(temporary, shape, kind)
         yield array
         array.flush()
+        append_checksum(temporary, array)
         del array

@@ -6,6 +6,7 @@ import itertools
 import shlex
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,17 @@ from typing import Any
 import numpy as np
 
 from partlabel.app.review import exporting, precision, queues
-from partlabel.app.review.answers import AnswerStore, New, Pair
+from partlabel.app.review.answers import AnswerStore, New, Pair, StoreError
 from partlabel.app.review.board import TOP, label_of, open_board
 from partlabel.app.review.pictures import Pictures
 from partlabel.app.review.queues import QUEUES, TEXTS
+from partlabel.app.review.record import RECORD, write_record
 from partlabel.app.review.scores import Judge, digest, scores_of
 from partlabel.app.review.suspecting import Suspecting
 from partlabel.app.review.verdicts import Verdict
 from partlabel.app.review.views import Filter, Marks, View, Views
 from partlabel.core.errors import UserError
+from partlabel.core.files import make_folder
 from partlabel.core.progress import Reporter
 from partlabel.images import resolve
 from partlabel.images.contents import known_contents
@@ -67,11 +70,7 @@ class Desk:
         self.whole = Run(run).all_labels if table is None else table
         self.table = _own(self.whole, judge)
         self.home = run / "review"
-        cache = self.home / "cache"
-        try:
-            cache.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{cache}: cannot be made ({error.strerror})") from None
+        cache = make_folder(self.home / "cache")
         self.names = self.table.images.to_pylist()
         elsewhere = Run(run).elsewhere
         paths = resolve(self.names, folder, elsewhere)
@@ -229,8 +228,17 @@ class Desk:
 
     # --- what people do ---
 
-    def answer(self, browser: str, batch: str, answers: Sequence[Asked], settle: bool) -> dict[str, Any]:
+    def answer(
+        self, browser: str, batch: str, answers: Sequence[Asked], settle: bool, person: str | None = None
+    ) -> dict[str, Any]:
         """Store answers; they are on disk when this returns.
+
+        Args:
+            browser: where they come from.
+            batch: names them, see :meth:`AnswerStore.add`.
+            answers: at least one.
+            settle: they settle conflicts.
+            person: whose they are, where it is known.
 
         Returns:
             The state, the conflicts that they led to, and how many do not count now: ``aside`` are about images or
@@ -238,7 +246,7 @@ class Desk:
         """
         new = [New(a.image, a.cls, a.answer, a.queue, a.content, self._label((a.image, a.cls))) for a in answers]
         pairs = list(dict.fromkeys((a.image, a.cls) for a in new))
-        self.store.add(browser, batch, new, settle=settle)
+        self.store.add(browser, batch, new, settle=settle, person=person)
         self._refresh(pairs)
         return {
             "saved": len(new),
@@ -265,6 +273,7 @@ class Desk:
         table, counts = exporting.with_answers(self.whole, verdicts)
         with self._exporting:  # one at a time, so that each finds a name that is free
             path = exporting.write(table, format, self.home)
+            write_record(self.store, self.home / RECORD)
         settled = counts.answers + counts.confirmed
         return {
             "path": str(path),
@@ -275,7 +284,9 @@ class Desk:
         }
 
     def close(self) -> None:
-        """Close the store of answers."""
+        """Write the record of all answers, where the disk allows, and close their store."""
+        with suppress(UserError, StoreError):
+            write_record(self.store, self.home / RECORD)
         self.store.close()
 
     # --- inside ---

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.app.review.board import TOP, Board, Keys, read_array, save, state
+from partlabel.app.review.board import TOP, Board, Keys, state
+from partlabel.core.records import read_array, write_array
 from partlabel.labels.table import ORIGINS, LabelTable
 
 QUEUES = ("questions", "filled", "suspects", "all")
@@ -87,7 +88,7 @@ def questions(board: Board, table: LabelTable, thresholds: tuple[float, ...], pa
             need = np.lexsort((present + absent, np.minimum(present, absent))).argsort()
             turns = in_turns(need[cls])
             keys = cls[turns] * board.pictures + image[turns]
-        save(path, keys)
+        write_array(path, keys)
     return np.load(path, mmap_mode="r")
 
 
@@ -116,7 +117,7 @@ def filled(board: Board, table: LabelTable, path: Path) -> tuple[Keys, dict[str,
             np.argsort(np.concatenate([sure for _, sure, _ in signs]), kind="stable")
         ]
         drawn = [sample for _, _, sample in signs]
-        save(path, np.concatenate([[len(sample) for sample in drawn], *drawn, mixed]).astype(np.int64))
+        write_array(path, np.concatenate([[len(sample) for sample in drawn], *drawn, mixed]).astype(np.int64))
     stored = np.load(path, mmap_mode="r")
     ends = 2 + np.cumsum(stored[:2])
     sample = {"present": np.asarray(stored[2 : ends[0]]), "absent": np.asarray(stored[ends[0] : ends[1]])}

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.app.review.board import read_array, save
 from partlabel.core.errors import UserError
+from partlabel.core.records import read_array, write_array
 from partlabel.labels.names import buffers
 from partlabel.metrics.calibration import Calibration
 from partlabel.models.description import DESCRIPTION_FILE, WEIGHTS_FILE
@@ -157,5 +157,5 @@ def half(scores: NDArray[np.floating]) -> NDArray[np.float16]:
 
 def store_scores(target: Path, contents: NDArray[np.bytes_], scores: NDArray[np.float16]) -> None:
     """Write scores (N, C) and the images (N,) that they belong to, each whole or not at all."""
-    save(target, scores)
-    save(target.with_suffix(".contents.npy"), contents)
+    write_array(target, scores)
+    write_array(target.with_suffix(".contents.npy"), contents)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import json
 import re
 import secrets
 import socket
+from collections.abc import Mapping
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "partlabel-review"
+#: where a request says whose it is
+PERSON = "partlabel.person"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 #: bytes of the body of a request
 MAX_BODY = 1_000_000
@@ -64,11 +68,17 @@ class Guard:
         host: the name or address that the server is bound to.
         token: the secret; None where only this machine can reach the server.
         port: that the server listens at; names its cookie.
+        people: secrets of people by name, each of whom has a start address of their own. A request of theirs has the
+            name in its scope, under :data:`PERSON`.
     """
 
-    def __init__(self, app: ASGIApp, *, host: str, token: str | None, port: int) -> None:
+    def __init__(
+        self, app: ASGIApp, *, host: str, token: str | None, port: int, people: Mapping[str, str] | None = None
+    ) -> None:
         self._app = app
-        self._token = token
+        self._tokens: dict[str, str | None] = {secret: name for name, secret in (people or {}).items()}
+        if token is not None:
+            self._tokens[token] = None
         # Browsers share cookies between the ports of a host, and with other programs there.
         self._cookie = f"{COOKIE}-{port}"
         self._names = {"localhost", host.lower()}
@@ -101,7 +111,18 @@ class Guard:
         if cookie is not None:
             await _redirect(send_safely, cookie)
             return
-        await self._app(scope, body, send_safely)
+        begun = False
+
+        async def send_noted(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send_safely(message)
+
+        try:
+            await self._app(scope, body, send_noted)
+        except asyncio.CancelledError:  # the server is being stopped, and this took too long
+            if not begun:
+                await _refuse(send_safely, _Refused(503, "The server is being stopped."))
 
     def _admit(self, scope: Scope) -> str | None:
         """Check a request; the value of the cookie to be set where it came by the start address."""
@@ -117,21 +138,25 @@ class Guard:
             raise _Refused(403, "The request comes from another page.")
         if scope["method"] not in ("GET", "HEAD") and origin is None:
             raise _Refused(403, "The request does not say which page it comes from.")
-        if self._token is None:
+        if not self._tokens:
             return None
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if scope["path"] == "/" and scope["method"] == "GET" and given:
-            if not self._is_token(given):
+            if self._token_of(given) is None:
                 raise _Refused(
                     403, "The token in the address is wrong; take the address that partlabel review printed."
                 )
-            return f"{self._cookie}={self._token}; HttpOnly; SameSite=Strict; Path=/"
-        if not any(self._is_token(value) for value in _cookies(headers, self._cookie)):
+            return f"{self._cookie}={given}; HttpOnly; SameSite=Strict; Path=/"
+        found = [token for value in _cookies(headers, self._cookie) if (token := self._token_of(value))]
+        if not found:
             raise _Refused(403, "Open the address that partlabel review printed, with its token.")
+        scope[PERSON] = self._tokens[found[-1]]
         return None
 
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), (self._token or "").encode())
+    def _token_of(self, given: str) -> str | None:
+        """The token that this is; None for none. How long it takes tells nothing about them."""
+        right = [token for token in self._tokens if hmac.compare_digest(given.encode(), token.encode())]
+        return right[0] if right else None
 
     def _is_ours(self, host: str) -> bool:
         # The port may be another one, as a tunnel has; it is the name that tells a stranger's page.
@@ -141,7 +166,7 @@ class Guard:
             address = ipaddress.ip_address(name)
         except ValueError:
             return name in self._names
-        return self._token is not None or address.is_loopback
+        return bool(self._tokens) or address.is_loopback
 
     @staticmethod
     async def _whole(scope: Scope, receive: Receive) -> Receive:

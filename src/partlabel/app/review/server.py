@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,7 +28,7 @@ _SETTINGS: dict[str, Any] = {
     "server_header": False,
     "proxy_headers": False,
     "lifespan": "off",
-    "timeout_graceful_shutdown": 3,
+    "timeout_graceful_shutdown": 5,
 }
 
 
@@ -40,7 +40,8 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     browser: bool = False,
-    say: Callable[[str], None] = lambda address: print(address, file=sys.stderr),
+    people: Sequence[str] = (),
+    say: Callable[[dict[str, str]], None] = lambda addresses: print(*addresses.values(), sep="\n", file=sys.stderr),
 ) -> None:
     """Serve the review page until the process is stopped.
 
@@ -51,21 +52,29 @@ def serve(
         host: address to listen at. Where other machines can reach it, the start address holds a secret.
         port: port to listen at; 0 takes a free one.
         browser: open the page in the browser of this machine.
-        say: called with the start address once the server listens.
+        people: names of those who answer: each gets a start address with a secret of their own, and their answers are
+            stored under their name. Without names, one address is for all.
+        say: called with the start addresses by name once the server listens; without names, that of "" is for all.
 
     Raises:
-        UserError: the port is taken, another process writes into the run, or see :class:`Desk`.
+        UserError: a name is empty or given twice, the port is taken, another process writes into the run, or see
+            :class:`Desk`.
     """
+    if len(set(people)) < len(people) or not all(name.strip() and len(name) <= 100 for name in people):
+        raise UserError("names of people are 1 to 100 characters long, and each is given once")
     with _listen(host, port) as listening, _stopping():
         Run(run)  # refuses a folder without a run before anything is made in it
         port = listening.getsockname()[1]
         with holding(run, f"partlabel review at port {port}"):
             desk = open_desk(run, labels, images)
             try:
-                token = None if is_loopback(host) else new_token()
-                address = _address(host, port, token)
-                config = uvicorn.Config(make_app(desk, host=host, token=token, port=port), **_SETTINGS)
-                _Server(config, lambda: _announce(address, say, browser)).run(sockets=[listening])
+                secrets = {name: new_token() for name in people}
+                token = None if is_loopback(host) or secrets else new_token()
+                addresses = {name: _address(host, port, secret) for name, secret in secrets.items()}
+                addresses = addresses or {"": _address(host, port, token)}
+                made = make_app(desk, host=host, token=token, port=port, people=secrets)
+                config = uvicorn.Config(made, **_SETTINGS)
+                _Server(config, lambda: _announce(addresses, say, browser)).run(sockets=[listening])
             finally:
                 desk.close()
 
@@ -104,10 +113,10 @@ class _Server(uvicorn.Server):
         self._ready()
 
 
-def _announce(address: str, say: Callable[[str], None], browser: bool) -> None:
-    say(address)
+def _announce(addresses: dict[str, str], say: Callable[[dict[str, str]], None], browser: bool) -> None:
+    say(addresses)
     if browser:
-        webbrowser.open(address)
+        webbrowser.open(next(iter(addresses.values())))
 
 
 def _listen(host: str, port: int) -> socket.socket:

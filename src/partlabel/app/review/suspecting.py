@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from partlabel.app.review.board import Keys, save
+from partlabel.app.review.board import Keys
 from partlabel.core.errors import UserError
+from partlabel.core.records import read_array, write_array
 from partlabel.labels.table import LabelTable
 
 NOT_YET = "Not looked for yet. Opening this list starts the search, which takes a while."
@@ -32,7 +33,7 @@ class Suspecting:
         self._run, self._table, self._folder, self._path = run, table, folder, path
         self._lock = threading.Lock()
         self._started = False
-        self._keys: Keys | None = np.load(path, mmap_mode="r") if path.is_file() else None
+        self._keys: Keys | None = read_array(path, None, np.int64)
         self.reason: str | None = NOT_YET if self._keys is None else None
 
     def keys(self, *, start: bool) -> Keys | None:
@@ -55,12 +56,12 @@ class Suspecting:
             rows = self._table.image_index(found.table.images)
             columns = np.array([self._table.class_index(name) for name in found.table.classes], np.int64)
             keys = columns[found.suspects.cls] * self._table.num_images + rows[found.suspects.image]
-            save(self._path, keys)
+            write_array(self._path, keys.astype(np.int64))
         except UserError as error:
             self.reason = f"Suspects cannot be found: {error.message}."
             return
-        except Exception as error:
-            self.reason = f"Suspects cannot be found ({type(error).__name__}: {error})."
+        except Exception:
+            self.reason = "Suspects cannot be found, by a fault of partlabel; the terminal says which."
             raise
         with self._lock:
             self._keys, self.reason = keys, None

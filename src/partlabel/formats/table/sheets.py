@@ -36,8 +36,8 @@ class ParquetTable(Table):
         self.path = path
         try:
             self.header = pq.read_schema(path).names
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{path}: cannot be read as Parquet ({error})") from error
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{path}: is damaged, cut off, or no Parquet file") from error
 
     def describe(self) -> str:
         """Return the kind of the file."""
@@ -57,10 +57,12 @@ class ParquetTable(Table):
                 for batch in file.iter_batches(batch_rows(len(columns)), columns=names):
                     own = [batch.column(self.header[i] if unique else i) for i in columns]
                     texts = [self._texts(column, i) for column, i in zip(own, columns, strict=True)]
+                    for text in texts:
+                        text.validate(full=True)  # pyarrow does not look whether text is UTF-8
                     yield Batch(done, texts)
                     done += len(batch)
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{self.path}: cannot be read as Parquet ({error})") from error
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{self.path}: is damaged, cut off, or no Parquet file") from error
 
     def _texts(self, column: pa.Array, number: int) -> pa.StringArray:
         if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
@@ -118,7 +120,7 @@ def _is_workbook(path: str) -> bool:
             found = not {"[Content_Types].xml", "mimetype"}.isdisjoint(archive.namelist())
             size = sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-        raise UserError(f"{path}: the workbook or zip is damaged ({error})") from error
+        raise UserError(f"{path}: the workbook or zip is damaged") from error
     if found and size > _MOST_BYTES:
         raise UserError(f"{path}: the workbook unpacks to more than {_MOST_BYTES >> 30} GiB")
     return found
@@ -138,9 +140,9 @@ def _read_workbook(path: str) -> dict[str, list[tuple[int, list[str]]]]:
                 if kept := [(line, row) for line, row in rows if any(map(str.strip, row))]:
                     found[name] = kept
     except (python_calamine.CalamineError, OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as a workbook ({error})") from error
+        raise UserError(f"{path}: cannot be read as a workbook") from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # how a failed assertion in Rust arrives, outside of Exception
             raise
-        raise UserError(f"{path}: cannot be read as a workbook; it is damaged ({error})") from None
+        raise UserError(f"{path}: cannot be read as a workbook; it is damaged") from error
     return found

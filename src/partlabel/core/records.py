@@ -1,0 +1,107 @@
+"""Files of our own that carry a checksum, so that a bit that flipped on disk is noticed and never believed.
+
+Files of earlier versions carry none; they are read as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from partlabel.core.errors import UserError
+from partlabel.core.files import replacing, write_json
+
+#: the entry of a record that holds the checksum of all others
+CHECKSUM = "checksum"
+WRONG = "does not fit its checksum: it is damaged, or was changed by another program"
+
+
+def checksum(value: Any) -> str:
+    """CRC-32 of a plain value as 8 hexadecimal digits; the order of the entries of an object does not matter."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def checksum_of_arrays(arrays: Mapping[str, NDArray[Any]], *about: Any) -> str:
+    """The same of arrays by name: their names, types, shapes and values; and of plain values beside them."""
+    found = 0
+    for name in sorted(arrays):
+        array = arrays[name]
+        found = zlib.crc32(f"{name} {array.dtype.str} {array.shape}".encode("utf-8", "surrogatepass"), found)
+        found = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, found)
+    return checksum([f"{found:08x}", *about])
+
+
+def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with its checksum, as plain values of JSON."""
+    plain = json.loads(json.dumps(record))
+    return {**plain, CHECKSUM: checksum(plain)}
+
+
+def opened(record: Any, path: str | os.PathLike[str]) -> dict[str, Any]:
+    """A record without its checksum, which has to fit if there is one.
+
+    Raises:
+        UserError: it does not fit, or this is no object.
+    """
+    if not isinstance(record, dict):
+        raise UserError(f"{path}: is damaged (an object is expected)")
+    rest = {key: value for key, value in record.items() if key != CHECKSUM}
+    if CHECKSUM in record and record[CHECKSUM] != checksum(rest):
+        raise UserError(f"{path}: {WRONG}")
+    return rest
+
+
+def write_record(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
+    """Write a record as JSON with its checksum, whole or not at all."""
+    write_json(path, sealed(record))
+
+
+def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read what :func:`write_record` wrote, or JSON without a checksum.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is damaged, perhaps by a full disk") from error
+    return opened(found, path)
+
+
+def write_array(path: Path, array: NDArray[Any]) -> None:
+    """Write an array as ``.npy``, whole or not at all, with its checksum behind it, where other readers do not look."""
+    with replacing(path) as temporary:
+        with open(temporary, "wb") as file:
+            np.save(file, array)
+        append_checksum(temporary, array)
+
+
+def append_checksum(path: Path, array: NDArray[Any]) -> None:
+    """Write the checksum of an array behind it in its file."""
+    with open(path, "ab") as file:
+        file.write(checksum_of_arrays({"": array}).encode())
+
+
+def read_array(path: Path, shape: tuple[int, ...] | None, kind: DTypeLike) -> NDArray[Any] | None:
+    """Map a stored array into memory; None where it is missing, damaged, or of another shape (if given) or type."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        said = checksum_of_arrays({"": array}).encode()
+        with open(path, "rb") as file:
+            file.seek(-len(said), os.SEEK_END)
+            if file.read() != said:
+                return None
+    except Exception:  # of damaged headers, numpy's parser raises what it meets
+        return None
+    return array if array.dtype == np.dtype(kind) and shape in (None, array.shape) else None

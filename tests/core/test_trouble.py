@@ -1,0 +1,89 @@
+"""What the machine refuses is one sentence; what a library said is in a file that is named."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import nullcontext
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from partlabel.app import cli
+from partlabel.core.errors import UserError
+from partlabel.core.trouble import keep, machine_says
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_real_lack_of_memory_in_every_library():
+    for ask in (
+        lambda: np.empty(2**62, np.int8),
+        lambda: torch.empty(2**55),
+        lambda: bytearray(2**62),
+        lambda: pa.allocate_buffer(2**60),
+    ):
+        with pytest.raises((MemoryError, RuntimeError)) as caught:
+            ask()
+        assert str(machine_says(caught.value)).startswith("there is not enough memory")
+
+
+def test_other_refusals_of_the_machine_and_faults():
+    assert machine_says(OSError(errno.EMFILE, "x")) == (
+        "the system allows no more open files; raise the limit (ulimit -n), or take fewer workers"
+    )
+    assert machine_says(RuntimeError("can't start new thread")) is not None
+    assert machine_says(OSError(errno.EIO, "x", "/a/b")) == "/a/b: Input/output error"
+    assert machine_says(KeyError("x")) is None
+    assert machine_says(RuntimeError("size mismatch")) is None
+
+
+def _raise(error):
+    def app(words):
+        raise error
+
+    return app
+
+
+def test_a_fault_of_partlabel_is_a_sentence_and_a_file(cache, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "_only_writer", lambda words: nullcontext())
+    monkeypatch.setattr(cli, "app", _raise(KeyError("weird")))
+    assert cli.main(["inspect", "x"]) == 1
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    (kept,) = (cache / "errors").iterdir()
+    assert str(kept) in said
+    assert "KeyError: 'weird'" in kept.read_text()
+    assert "inspect" in kept.read_text()
+
+
+def test_what_a_library_said_is_kept(cache, monkeypatch, capsys):
+    error = UserError("x.csv: is damaged")
+    error.__cause__ = pa.ArrowInvalid("thrift: unexpected byte")
+    monkeypatch.setattr(cli, "_only_writer", lambda words: nullcontext())
+    monkeypatch.setattr(cli, "app", _raise(error))
+    assert cli.main(["inspect", "x"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("partlabel: x.csv: is damaged\n  what the library said is in ")
+    assert "thrift" not in said
+    assert "thrift: unexpected byte" in next((cache / "errors").iterdir()).read_text()
+
+
+def test_where_nothing_can_be_kept_the_fault_is_shown(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(cli, "_only_writer", lambda words: nullcontext())
+    monkeypatch.setattr(cli, "app", _raise(KeyError("weird")))
+    assert cli.main(["inspect", "x"]) == 1
+    assert "KeyError: 'weird'" in capsys.readouterr().err
+
+
+def test_few_files_are_kept(cache):
+    paths = [keep(ValueError("x"), []) for _ in range(25)]
+    assert all(paths)
+    assert len(list((cache / "errors").iterdir())) == 20

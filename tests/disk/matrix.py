@@ -1,0 +1,261 @@
+"""Every command on a disk that refuses, at every call that changes a file: what is said, and what is left.
+
+    python -m tests.disk.matrix                           all commands, each with a full disk at every call
+    python -m tests.disk.matrix --errors full,broken train --json results.json
+    python -m tests.disk.matrix --points 4                four calls of each command
+
+In each cell one command runs in a fresh copy of a folder, and the disk refuses its n-th change of a file (``broken``)
+or all from the n-th on (the others), or the process is killed there (``killed``); see refuse.c. Afterwards: one
+sentence and exit code 2, or an end that is good without the file; old files whole; nothing by halves; and the same
+command, started once more on a sound disk, ends as if nothing had been. Linux with a C compiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.disk import layer
+from tests.disk.commands import COMMANDS, World, run_command
+
+fork = multiprocessing.get_context("fork") if sys.platform != "win32" else None
+PRELOADED = (
+    "partlabel.formats",
+    "partlabel.app.api",
+    "partlabel.app.cli.importing",
+    "partlabel.app.report",
+    "partlabel.app.review.desk",
+    "partlabel.labels.inspect_figure",
+    "partlabel.tasks.complete",
+    "partlabel.tasks.export",
+    "partlabel.tasks.next_labels",
+    "partlabel.tasks.question_files",
+    "partlabel.tasks.suspects",
+    "matplotlib.pyplot",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "torch.onnx",
+)
+#: what only a library says, and no sentence of partlabel
+NOISE = re.compile(
+    r"Traceback|terminate called|enforce fail|RuntimeError|Exception|Error\(|Errno|std::|PytorchStreamWriter|"
+    r"Stack trace|frame #|SafetensorError|sqlite3|core dumped|Bus error|UserWarning|ResourceWarning"
+)
+#: files of which two good runs differ: times, a random name
+VARYING = re.compile(
+    r"epoch-\d+\.pt|.*\.sqlite.*|.*\.import\.(json|txt)|report\.(html|json)|.*\.onnx|.*\.pt2|"
+    r"labels-\d.*|contents-.*\.npy|.*\.report\.(json|txt)|.*\.lock"
+)
+
+
+@dataclass
+class Cell:
+    """What became of one command at one fault."""
+
+    command: str
+    error: str
+    at: int
+    call: str
+    code: Any = None
+    said: str = ""
+    wrong: list[str] = field(default_factory=list)
+
+
+class Bench:
+    """A folder to work in, copied anew for each try to the same place, so that results can be compared."""
+
+    def __init__(self, base: Path, world: World | None = None) -> None:
+        self.base, self.disk, self.made = base, base / "disk", base / "made"
+        os.environ["PARTLABEL_CACHE"] = str(base / "cache")
+        (world or World()).make(self.made)
+        os.environ["PARTLABEL_CACHE"] = str(self.disk / "cache")
+        tempfile.tempdir = str(self.disk / "tmp")
+        self.armed = layer.Disk(self.disk)
+
+        for module in PRELOADED:  # once, instead of in each forked process
+            importlib.import_module(module)
+
+    def fresh(self) -> None:
+        """Lay everything out as it was."""
+        shutil.rmtree(self.disk, ignore_errors=True)
+        shutil.copytree(self.made, self.disk / "place")
+        (self.disk / "out").mkdir()
+        (self.disk / "cache").mkdir()
+        (self.disk / "tmp").mkdir()
+
+    def run(
+        self,
+        command: str,
+        mode: int = layer.COUNT,
+        at: int = 0,
+        error: int = 0,
+        *,
+        again: bool = False,
+        stop: float | None = None,
+        by: int = signal.SIGKILL,
+    ) -> tuple[Any, str, list[str]]:
+        """Run a command in a forked process: its exit code (negative: the signal), what was printed, its calls.
+
+        ``stop``: it gets the signal ``by`` after so many seconds.
+        """
+        assert fork is not None
+        said = self.base / "said"
+        process = fork.Process(target=self._child, args=(command, again, mode, at, error, said))
+        process.start()
+        process.join(600 if stop is None else stop)
+        if stop is not None and process.is_alive():
+            os.kill(process.pid or 0, by)
+            process.join(600)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            said.write_text("stood still for ten minutes")
+        calls = self.armed.disarm()
+        code = process.exitcode
+        return code, said.read_text(errors="replace"), calls
+
+    def _child(self, command: str, again: bool, mode: int, at: int, error: int, said: Path) -> None:
+        target = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(target, 1)
+        os.dup2(target, 2)
+        self.armed.arm(mode, at, error)
+        code: Any = run_command(command, self.disk / "place", self.disk / "out", again)
+        sys.stdout.flush()
+        os._exit(code)
+
+    def state(self) -> dict[str, str]:
+        """Every file with a hash of what it holds; the cache is nobody's result."""
+        found = {}
+        for path in sorted(self.disk.rglob("*")):
+            if path.is_file() and not path.is_relative_to(self.disk / "cache"):
+                found[str(path.relative_to(self.disk))] = hashlib.sha256(_lasting(path)).hexdigest()
+        return found
+
+
+def _lasting(path: Path) -> bytes:
+    """What a file holds, without how long things took."""
+    content = path.read_bytes()
+    if path.name in ("summary.json", "metrics.jsonl"):
+        content = re.sub(rb'"(seconds|images_per_second|checksum)": ("[0-9a-f]*"|[0-9.e-]+)', b"", content)
+    return content
+
+
+def judge(cell: Cell, before: dict[str, str], good: dict[str, str], after: dict[str, str]) -> None:
+    """Note what is wrong after a fault: in what was said, and in what is left."""
+    if cell.code not in (0, 2):
+        cell.wrong.append(f"ended with {cell.code}")
+    if noise := NOISE.search(cell.said):
+        cell.wrong.append(f"said {noise[0]!r}")
+    sentences = [line for line in cell.said.splitlines() if line.startswith("partlabel: ")]
+    if cell.code == 2 and len(sentences) != 1:
+        cell.wrong.append(f"said {len(sentences)} sentences")
+    for name, content in before.items():
+        if name not in after and name in good:
+            cell.wrong.append(f"{name} is gone")
+        elif name in after and after[name] not in (content, good.get(name)) and not VARYING.fullmatch(Path(name).name):
+            cell.wrong.append(f"{name} is neither old nor new")
+    for name in after:
+        # a disk that refuses to remove files leaves them, and that of a lock that nobody holds does no harm
+        of_lock = name.endswith((".lock", ".lock.json"))
+        refuses = cell.call.startswith("unlink")
+        if (
+            Path(name).name.startswith(".")
+            and not of_lock
+            and not refuses
+            and cell.error not in ("read-only", "not allowed")
+        ):
+            cell.wrong.append(f"{name} is left behind")
+
+
+def compare(good: dict[str, str], after: dict[str, str]) -> list[str]:
+    """What differs between two ends that have to be the same."""
+    wrong = [f"{name} is missing afterwards" for name in good.keys() - after.keys() if not _varies(name)]
+    wrong += [f"{name} was not there before" for name in after.keys() - good.keys() if not _varies(name)]
+    common = good.keys() & after.keys()
+    return wrong + [f"{name} differs afterwards" for name in common if good[name] != after[name] and not _varies(name)]
+
+
+def _varies(name: str) -> bool:
+    return VARYING.fullmatch(Path(name).name) is not None or "/review/cache/" in name
+
+
+def try_command(bench: Bench, command: str, errors: list[str], points: int | None, modes: Any = None) -> list[Cell]:
+    """All cells of a command: the good run tells which calls there are."""
+    bench.fresh()
+    before = bench.state()
+    code, said, calls = bench.run(command)
+    if code != 0:
+        raise SystemExit(f"{command} fails on a sound disk: {said}")
+    good = bench.state()
+    numbers = np.arange(len(calls))
+    if points is not None and len(calls) > points:
+        numbers = np.unique(np.linspace(0, len(calls) - 1, points).round().astype(int))
+    cells = []
+    for error in errors:
+        mode, number = (layer.KILL, 0) if error == "killed" else layer.ERRORS[error]
+        for at in numbers.tolist() if error not in ("read-only", "not allowed") else numbers.tolist()[:1]:
+            bench.fresh()
+            cell = Cell(command, error, at, calls[at])
+            cell.code, cell.said, _ = bench.run(command, mode, at, number)
+            if error != "killed":
+                judge(cell, before, good, bench.state())
+            again, said, _ = bench.run(command, again=True)
+            if again != 0:
+                cell.wrong.append(f"once more: ended with {again}: {said[-300:]}")
+            else:
+                cell.wrong += [f"once more: {what}" for what in compare(good, bench.state())]
+                left = [name for name in bench.state() if Path(name).name.startswith(".")]
+                cell.wrong += [f"once more: {name} is left behind" for name in left]
+            cells.append(cell)
+    return cells
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commands", nargs="*", help="beginnings of names; all when left out")
+    parser.add_argument("--errors", default="full", help=f"some of {', '.join([*layer.ERRORS, 'killed'])}")
+    parser.add_argument("--points", type=int, help="so many calls of each command, instead of all")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    layer.under("tests.disk.matrix")
+    chosen = [name for name in COMMANDS if not given.commands or name.startswith(tuple(given.commands))]
+    cells: list[Cell] = []
+    with tempfile.TemporaryDirectory(prefix="matrix-") as base:
+        bench = Bench(Path(base).resolve())
+        for command in chosen:
+            began = time.monotonic()
+            found = try_command(bench, command, given.errors.split(","), given.points)
+            cells += found
+            bad = [cell for cell in found if cell.wrong]
+            kinds = Counter(cell.code for cell in found)
+            codes = ", ".join(f"{count} x {code}" for code, count in kinds.items())
+            print(f"{command:20} {len(found):4} tries, {len(bad):3} wrong  ({codes}; {time.monotonic() - began:.0f} s)")
+            for cell in bad:
+                print(f"    {cell.error} at {cell.at} ({cell.call}): {'; '.join(cell.wrong)[:600]}")
+                print(f"      {cell.said[-300:]!r}")
+            sys.stdout.flush()
+            if given.json:
+                given.json.write_text(json.dumps([cell.__dict__ for cell in cells], indent=1))
+    print(f"{sum(not cell.wrong for cell in cells)} of {len(cells)} tries went as they should")
+    sys.exit(any(cell.wrong for cell in cells))
+
+
+if __name__ == "__main__":
+    main()

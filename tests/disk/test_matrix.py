@@ -1,0 +1,22 @@
+"""Every command but exports on a disk that is full from some call on; tests/disk/matrix.py tries every call."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.disk import layer
+from tests.disk.commands import COMMANDS
+
+pytestmark = [pytest.mark.slow, pytest.mark.linux, pytest.mark.skipif(not layer.usable(), reason="needs a C compiler")]
+
+
+@pytest.mark.parametrize("errors", ["full", "killed"])
+def test_a_few_calls_of_each_command(errors):
+    names = [name for name in COMMANDS if not name.startswith("export")]
+    words = [sys.executable, "-m", "tests.disk.matrix", "--points", "2", "--errors", errors, *names]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=1200)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert "tries went as they should" in done.stdout
