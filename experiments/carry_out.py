@@ -128,6 +128,7 @@ def _carried_out(job: Job, place: Place) -> dict[str, Any]:
         "job": job.name,
         "settings": {k: v for k, v in asdict(job).items() if v != _DEFAULTS.get(k)},
         "dataset": place.dataset.name,
+        "data": [part.table.content_hash() for part in (place.dataset.train, place.dataset.test)],
         "known": known.num_known / (known.num_images * known.num_classes),
         "images_with_labels": int((np.diff(known.indptr) > 0).sum()),
         "metrics": metrics_record(metrics),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -88,8 +89,22 @@ def store(results: Path, preset: str) -> Store:
     return Store(results / "jobs" / f"{preset}.jsonl")
 
 
+def commit() -> str | None:
+    """The commit of the code, with a mark where files differ from it; None outside of a checkout."""
+
+    def git(*words: str) -> str:
+        place = Path(__file__).parent
+        return subprocess.run(["git", *words], cwd=place, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", "../src")
+        return git("rev-parse", "HEAD") + (" and changes" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
 def where() -> dict[str, Any]:
-    """The machine class and the versions that a result was made with."""
+    """The code, the machine class and the versions that a result was made with."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
@@ -98,4 +113,4 @@ def where() -> dict[str, Any]:
     machine = f"{cpu}, {os.cpu_count()} cores, {torch.get_num_threads()} threads used"
     if torch.cuda.is_available():
         machine += f", {torch.cuda.get_device_name()}"
-    return {"machine": machine, "versions": {name: version(name) for name in PACKAGES}}
+    return {"commit": commit(), "machine": machine, "versions": {name: version(name) for name in PACKAGES}}

@@ -8,7 +8,9 @@
 A training is one line of experiments/results/jobs/PRESET.jsonl. One that was killed goes on after its last epoch;
 several processes share a list. On another machine, the paper's protocol on one of its data sets:
 
-    python -m experiments.run strategies --preset paper --dataset coco --data /data/coco
+    python -m experiments.run strategies --preset paper --dataset coco --data /data/coco --gpus 8
+
+With --gpus, that many trainings run at a time, each on a GPU of its own.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import statistics
 import sys
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import torch
@@ -42,6 +46,7 @@ from experiments.presets import PRESETS, Preset
 from experiments.reading import Results
 from experiments.store import RESULTS
 from partlabel.core.errors import UserError
+from partlabel.core.progress import duration
 
 #: name of an experiment -> its jobs; some are known only when others are there
 EXPERIMENTS: dict[str, Callable[[Preset, Results], list[Job]]] = {
@@ -101,8 +106,56 @@ def work(names: list[str], seeds: list[int] | None, only: str, place: Place, thr
     return elsewhere
 
 
+def _names() -> str:
+    """The experiments, each with the first line of its module."""
+    lines = []
+    for name, made in (EXPERIMENTS | OTHERS).items():
+        about = (sys.modules[made.__module__].__doc__ or "").strip().splitlines()[0]
+        lines.append(f"  {name:16} {about}")
+    lines += [f"  {'all':16} All of them.", f"  {'results':16} RESULTS.md from all results."]
+    return "\n".join(["names:", *lines])
+
+
+def forecast(seconds: list[float], left: int, done: int, at_once: int) -> str:
+    """How long the trainings will take, from those that are done.
+
+    Args:
+        seconds: of trainings of this preset that are done.
+        left: trainings that are to be done.
+        done: trainings of the list that are done.
+        at_once: trainings at a time.
+    """
+    text = f"{left} of {left + done} trainings are to be done, {at_once} at a time"
+    if not left:
+        return f"all {done} trainings are done"
+    if not seconds:
+        return f"{text}; how long one takes is not known before the first is done"
+    each = statistics.median(seconds)
+    whole = each * -(-left // at_once)
+    return f"{text}: about {duration(whole)}, as half of the {len(seconds)} that are done took up to {duration(each)}"
+
+
+def _start(number: int, gpus: int, target: Callable[..., object], arguments: tuple[object, ...]) -> BaseProcess:
+    """Start a process of its own, which sees one GPU only where there are ``gpus``."""
+    process = multiprocessing.get_context("spawn").Process(target=target, args=arguments)
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if gpus:
+        named = seen.split(",") if seen else [str(i) for i in range(gpus)]
+        os.environ["CUDA_VISIBLE_DEVICES"] = named[number % len(named[:gpus])]
+    try:
+        process.start()
+    finally:
+        if gpus and seen is None:
+            del os.environ["CUDA_VISIBLE_DEVICES"]
+        elif gpus and seen is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = seen
+    return process
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=_names(), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="+", choices=[*EXPERIMENTS, *OTHERS, "all", "results"], metavar="NAME")
     parser.add_argument("--preset", choices=PRESETS, default="frozen")
     parser.add_argument("--dataset", choices=DATASETS, help="what lies in --data; by default that of the preset")
@@ -111,7 +164,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--seeds", type=int, nargs="+", help="only these of the preset's")
     parser.add_argument("--only", default="", help="only jobs whose name has this in it")
-    parser.add_argument("--jobs", type=int, default=1, help="trainings at a time")
+    parser.add_argument("--jobs", type=int, help="trainings at a time; 1, or as many as there are GPUs in --gpus")
+    parser.add_argument("--gpus", type=int, default=0, help="deal the trainings out to the first so many GPUs")
     parser.add_argument("--threads", type=int, help="of one training; by default all cores over --jobs")
     parser.add_argument("--list", action="store_true", help="print the jobs, done or not, and run none")
     return parser
@@ -127,14 +181,20 @@ def main(arguments: list[str] | None = None) -> None:
         except UserError as error:
             sys.exit(str(error))
         return
+    given.jobs = given.gpus or 1 if given.jobs is None else given.jobs
+    if given.gpus < 0:
+        parser.error("--gpus is a number of GPUs")
     if given.jobs < 1 or (given.threads is not None and given.threads < 1):
         parser.error("--jobs and --threads are at least 1")
     names = [*EXPERIMENTS, *OTHERS] if "all" in given.names else given.names
     jobs = selected(names, Results(given.results, preset), given.seeds, given.only)
     if not jobs and not set(names) & set(OTHERS):
         sys.exit("no job has these settings, or those it depends on are not there yet")
+    there = store(given.results, preset.name).read()
+    done = sum(job.name in there for job in jobs)
+    took = [float(record["seconds"]) for record in there.values() if record.get("seconds")]
+    print(forecast(took, len(jobs) - done, done, given.jobs), file=sys.stderr)
     if given.list:
-        there = store(given.results, preset.name).read()
         for job in jobs:
             print("done" if job.name in there else "    ", job.name)
         return
@@ -143,18 +203,13 @@ def main(arguments: list[str] | None = None) -> None:
         command = f"python -m experiments.run {' '.join(given.names)}{preset.options}"
         place = Place(preset, dataset, given.out, given.results, command)
         threads = given.threads or max(1, (os.cpu_count() or 1) // given.jobs)
-        if given.jobs == 1:
+        if given.jobs == 1 and not given.gpus:
             elsewhere = work(names, given.seeds, given.only, place, threads)
             if elsewhere:
                 print(f"{elsewhere} jobs are with another process")
             return
-        context = multiprocessing.get_context("spawn")
-        others = [
-            context.Process(target=work, args=(names, given.seeds, given.only, place, threads))
-            for _ in range(given.jobs)
-        ]
-        for process in others:
-            process.start()
+        task = (names, given.seeds, given.only, place, threads)
+        others = [_start(number, given.gpus, work, task) for number in range(given.jobs)]
         for process in others:
             process.join()
         if any(process.exitcode for process in others):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +13,13 @@ import pytest
 from experiments import ablation, known_labels
 from experiments.carry_out import Place, carry_out
 from experiments.datasets import open_dataset
-from experiments.jobs import ASKED, Job, Labels, store
+from experiments.jobs import ASKED, Job, Labels, store, where
 from experiments.losses import mean_over_known, same_step
 from experiments.presets import FROZEN_PRESET, PAPER_PRESET, PRESETS, SMOKE_PRESET, Preset
 from experiments.reading import Claim, Results, Sample
 from experiments.rendering import claims
 from experiments.report import summary
-from experiments.run import EXPERIMENTS, listed, main, selected
+from experiments.run import EXPERIMENTS, _start, forecast, listed, main, selected
 
 from partlabel import LabelTable, simulate
 from partlabel.core.errors import UserError
@@ -237,6 +239,41 @@ def test_the_papers_voc_splits(tmp_path: Path) -> None:
         dataset = open_dataset(name, tmp_path)
         assert (dataset.name, dataset.train.table.num_images, dataset.test.table.num_images) == (name, train, test)
     assert dataset.test.paths == [tmp_path / "JPEGImages" / "000002.jpg"]
+
+
+def test_help_lists_the_names(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = capsys.readouterr().out
+    assert all(f"\n  {name} " in said for name in [*EXPERIMENTS, "propagation", "all", "results"])
+    assert "--gpus" in said
+
+
+def test_time_is_forecast_from_what_is_done() -> None:
+    assert forecast([60.0, 120.0, 6000.0], 9, 3, 4) == (
+        "9 of 12 trainings are to be done, 4 at a time: about 6 min, as half of the 3 that are done took up to 2 min"
+    )
+    assert forecast([], 2, 0, 1).endswith("is not known before the first is done")
+    assert forecast([5.0], 0, 4, 1) == "all 4 trainings are done"
+
+
+@pytest.mark.slow
+def test_each_process_sees_a_gpu_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6,7")
+    started = [_start(i, 2, _tell, (tmp_path / str(i),)) for i in range(3)]
+    for process in started:
+        process.join()
+    assert [(tmp_path / str(i)).read_text() for i in range(3)] == ["4", "6", "4"]
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,6,7"
+
+
+def _tell(path: Path) -> None:
+    path.write_text(os.environ["CUDA_VISIBLE_DEVICES"])
+
+
+def test_a_result_names_its_code() -> None:
+    found = where()["commit"]
+    assert found is None or re.fullmatch(r"[0-9a-f]{40}( and changes)?", found)
 
 
 def test_data_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:

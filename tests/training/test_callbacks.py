@@ -82,6 +82,18 @@ def test_fabrics_csv_logger(tmp_path, table):
     assert [float(value) for value in measured] == pytest.approx([r["validation"]["zero_one"] for r in run.epochs])
 
 
+def test_fabrics_tensorboard_logger(tmp_path, table):
+    pytest.importorskip("tensorboardX")
+    from lightning_fabric.loggers import TensorBoardLogger
+
+    logger = TensorBoardLogger(tmp_path, name="board", version="")
+    train(table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config(), callbacks=[logger])
+    (events,) = (tmp_path / "board").rglob("events.out*")
+    content = events.read_bytes()
+    assert b"loss" in content
+    assert b"images_per_second" in content
+
+
 class Recording:
     def __init__(self):
         self.metrics, self.settings = [], {}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from partlabel.training import discriminant
-from partlabel.training.class_shares import expected_share
+from partlabel.training.class_shares import expected_interval, expected_share
 from partlabel.training.discriminant import BOTH, NOTHING, PRESENT_ONLY, Round, assign_folds, fit, out_of_fold
 from partlabel.training.feature_space import FeatureSpace
 from tests.reference import discriminant as reference
@@ -147,6 +147,29 @@ def test_a_sample_by_hand():
     scores[:10, 0] = np.random.default_rng(0).normal(size=10)  # says little
     np.testing.assert_allclose(expected_share(scores, labels, sample=sample), [2 / 8])
     assert expected_share(scores, labels, sample=np.zeros_like(sample)) == 0
+
+
+def test_an_interval_by_hand():
+    """3 present of 10: Wilson gives 0.1078 to 0.6032; of 20 images 2.156 to 12.064, of which 3 are known."""
+    labels = np.zeros((20, 2), np.int8)
+    labels[:10, 0] = [1, 1, 1, *[-1] * 7]
+    found = expected_interval(labels)
+    np.testing.assert_allclose(found[0], [0, (0.60322 * 20 - 3) / 10], atol=1e-4)
+    assert found[1].tolist() == [0, 1]
+    more = labels.copy()
+    more[10:12, 0] = 1  # asked for: known, and no sign of the others
+    ends = expected_interval(more, labels != 0)[0]
+    np.testing.assert_allclose(ends, [0, (0.60322 * 20 - 5) / 8], atol=1e-4)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3])
+def test_an_interval_holds_the_share_in_about_95_of_100_draws(share):
+    random = np.random.default_rng(0)
+    truth = np.where(random.random((2000, 400)) < share, 1, -1)
+    labels = np.where(random.random(truth.shape) < 0.1, truth, 0).astype(np.int8)
+    left = ((truth > 0) & (labels == 0)).sum(0) / (labels == 0).sum(0)
+    low, high = expected_interval(labels).T
+    assert 0.9 < np.mean((low <= left) & (left <= high)) < 0.99
 
 
 @pytest.mark.parametrize("learn", [fit, out_of_fold])

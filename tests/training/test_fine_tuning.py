@@ -266,6 +266,15 @@ def test_settings_that_do_not_go_together(wrong, message):
         tiny_config(**wrong)
 
 
+def test_boxes_are_pasted_into_images_where_the_backbone_is_frozen_and_they_change(tmp_path, table):
+    settings = {"freeze": "all", "model__pooling": "average", "augment__mix": "cutmix", "augment__colour": 0.2}
+    run = train(table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config(**settings, optim__epochs=1))
+    start = Model(tiny_config(**settings).model, CLASSES, 32).state_dict()
+    moved = {key for key, value in weights(tmp_path / "run").items() if not torch.equal(value, start[key])}
+    assert run.is_finished
+    assert "head.classifier.weight" in moved
+
+
 # --- all of it at once ---
 
 

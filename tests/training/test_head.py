@@ -43,6 +43,8 @@ def test_learns_colours_and_comes_back_from_disk(tmp_path):
     assert run.summary["last"]["epoch"] == 1
     assert run.summary["last"]["head"]["learned_nothing"] == []
     assert set(run.summary["last"]["head"]["expected_present"]) == set(CLASSES)
+    for name, (low, high) in run.summary["last"]["head"]["expected_interval"].items():
+        assert low <= run.summary["last"]["head"]["expected_present"][name] <= high
     assert run.summary["last"]["validation"]["mean_ap"] > 0.8
 
 

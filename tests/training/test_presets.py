@@ -58,3 +58,23 @@ def test_the_papers_presets_take_steps_at_their_real_size(tmp_path, name, monkey
     assert (model.head.graph is not None) is full
     if full:
         assert run.summary["labels_added"] == 2  # all that were unknown
+
+
+@pytest.mark.slow
+def test_the_preset_gpu_trains_a_small_network_on_a_cpu(tmp_path):
+    """All its settings go together, bf16 and the solved head included, on a network of its family."""
+    table = make_pictures(tmp_path / "pictures", 40)
+    config = Config.preset("gpu").replace(
+        model__backbone="test_convnext",
+        model__weights="none",
+        images__size=32,
+        optim__epochs=2,
+        optim__batch_size=8,
+        validation=0.3,
+        workers=0,
+    )
+    run = train(table, tmp_path / "pictures", out=tmp_path / "run", config=config)
+    assert run.is_finished
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows if "loss" in row] == [1, 2]
+    assert config.optim.head_learning_rate == config.optim.learning_rate, "the head is solved already"

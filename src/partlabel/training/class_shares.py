@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 #: the mean share of present counts as so many known labels of each class
 _PRIOR_LABELS = 2.0
+#: of a 95 % interval of the normal distribution
+_Z = 1.96
 
 
 def expected_share(
@@ -56,3 +58,27 @@ def expected_share(
     unknown = np.maximum((labels == 0).sum(0), 1)
     found = np.clip((share * len(labels) - known_present) / unknown, 0, 1)
     return np.where(any_absent & (n1 + n0 > 0), found, 0.0)
+
+
+def expected_interval(labels: NDArray[np.int8], sample: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
+    """Say between which shares of the unknown pairs of each class those lie that are present.
+
+    The 95 % interval of Wilson (1927) of the share of present among the known labels, without the known pairs. It is
+    only right where these are known at random; a class with few known labels has a wide one.
+
+    Args:
+        labels: int8 (N, C).
+        sample: bool (N, C), which known labels speak for all images; None: all.
+
+    Returns:
+        float64 (C, 2) in [0, 1], lower and upper end; 0 and 1 in a class without such a label.
+    """
+    known = labels != 0 if sample is None else (labels != 0) & sample
+    count = known.sum(0)
+    n = np.maximum(count, 1)
+    share = ((labels > 0) & known).sum(0) / n
+    middle = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    reach = _Z * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
+    ends = np.stack([middle - reach, middle + reach], axis=1)
+    unknown, present = np.maximum((labels == 0).sum(0), 1)[:, None], (labels > 0).sum(0)[:, None]
+    return np.where(count[:, None] > 0, np.clip((ends * len(labels) - present) / unknown, 0, 1), [0.0, 1.0])

@@ -279,7 +279,8 @@ class Config:
         start = {name: needed[name] for name in ("model.pooling = 'average'", "model.heads = 1", "model.graph = false")}
         if self.optim.start == "closed-form" and not all(start.values()):
             raise UserError("optim.start = 'closed-form' needs", [text for text, given in start.items() if not given])
-        if self.augment.mix == "cutmix" and self.freeze == "all" and model.pooling == "average":
+        averaged = self.freeze == "all" and model.pooling == "average" and not self.augment.of_pixels
+        if self.augment.mix == "cutmix" and averaged:
             raise UserError("cutmix needs a map, and with freeze = 'all' the features are averaged: take mixup")
         if model.square_root and model.pooling != "average":
             raise UserError("model.square_root needs model.pooling = 'average'")

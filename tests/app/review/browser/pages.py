@@ -31,7 +31,7 @@ def asked(page: Page) -> tuple[str, str]:
 
 
 def saved(page: Page, state: str = "All saved") -> None:
-    page.wait_for_function("said => document.getElementById('saving-text').textContent === said", arg=state)
+    page.wait_for_function("said => document.getElementById('saving-text')?.textContent === said", arg=state)
 
 
 def answer(page: Page, key: str) -> tuple[str, str]:
@@ -39,7 +39,7 @@ def answer(page: Page, key: str) -> tuple[str, str]:
     pair = asked(page)
     before = page.locator(".kicker").first.inner_text()
     page.keyboard.press(key)
-    page.wait_for_function("said => document.querySelector('#single .kicker').textContent !== said", arg=before)
+    page.wait_for_function("said => document.querySelector('#single .kicker')?.textContent !== said", arg=before)
     return pair
 
 
