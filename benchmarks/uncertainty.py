@@ -32,6 +32,7 @@ from partlabel.models.model import Model
 from partlabel.training.batches import Stored
 from partlabel.training.batches import statistics as channel_statistics
 from partlabel.training.config import ModelConfig
+from partlabel.training.shards import Held
 
 CLASSES, SIZE, SAMPLES, BLOCK, BATCH, OF_BAAL, OF_STATISTICS = 80, 224, 50, 16, 8, 4, 64
 DROPOUT = 0.5
@@ -49,7 +50,7 @@ def build(pooling: str, graph: bool, pixels: np.ndarray, dropout: float = DROPOU
     model = Model(config, [str(c) for c in range(CLASSES)], SIZE).eval().to(memory_format=torch.channels_last)
     with torch.inference_mode():
         features = model.features(torch.from_numpy(pixels[:OF_STATISTICS]), model.backbone.num_stages).numpy()
-        stored = Stored(features[:, None], model.backbone.num_stages)
+        stored = Stored(Held(features[:, None]), model.backbone.num_stages)
         model.head.standardise(*channel_statistics(stored, np.arange(len(features)), torch.device("cpu")))
         torch.nn.init.normal_(model.head.classifier.weight, std=0.05)
     return model
@@ -89,7 +90,7 @@ def in_turns(sides: dict[str, Callable[[np.ndarray], object]], count: int) -> di
 
 def against_one_pass(pooling: str, pixels: np.ndarray, dropout: float = DROPOUT) -> dict[str, Any]:
     plain, graph = (build(pooling, graph, pixels, dropout) for graph in (False, True))
-    source = Stored(pixels, 0)
+    source = Stored(Held(pixels), 0)
     milliseconds = in_turns(
         {
             "pass": lambda rows: one_pass(plain, pixels, rows),
@@ -113,7 +114,7 @@ def against_one_pass(pooling: str, pixels: np.ndarray, dropout: float = DROPOUT)
 
 def against_baal(pooling: str, graph: bool, pixels: np.ndarray) -> dict[str, Any]:
     model, block = build(pooling, graph, pixels), pixels[:BLOCK]
-    source, found, kept = Stored(block, 0), [], []
+    source, found, kept = Stored(Held(block), 0), [], []
     sides = {
         "partlabel": lambda rows: found.append(uncertainty_from(model, source, rows, samples=SAMPLES)),
         "baal": lambda rows: kept.append(by_baal(model, block[rows[:OF_BAAL]])),

@@ -1,13 +1,18 @@
+import subprocess
+import sys
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from partlabel.core.errors import UserError
+from partlabel.core.errors import PartlabelWarning, UserError
+from partlabel.core.sealed import open_sealed, write_sealed
 from partlabel.models.model import Model
-from partlabel.training.batches import Files, Stored, open_source
+from partlabel.training import shards
+from partlabel.training.batches import Files, Stored, ahead, open_source
 from partlabel.training.config import ModelConfig
 from tests.pictures import make_pictures
 
@@ -64,16 +69,26 @@ def test_average_pooling_stores_one_vector(paths):
     assert open_(model, 4, paths, flip=False).array.shape[-2:] == (4, 4)
 
 
+def shards_of(tmp_path):
+    return sorted((tmp_path / "cache").glob("features-2/*/*.shard"))
+
+
+def computed(model, stage, paths, **changes):
+    """The source, and how many images were run for it."""
+    seen = []
+    source = open_(model, stage, paths, progress=lambda done, total: seen.append(done), **changes)
+    return source, seen
+
+
 def test_key_holds_weights_preprocessing_and_file_contents(model, paths, tmp_path):
     def files():
-        return len(list((tmp_path / "cache").glob("*.npy")))
+        return len(shards_of(tmp_path))
 
     open_(model, 5, paths)
-    open_(model, 5, paths)
+    assert computed(model, 5, paths)[1] == []
     assert files() == 1
     renamed = paths[0].rename(paths[0].with_name("renamed.png"))
-    open_(model, 5, [renamed, *paths[1:]])
-    assert files() == 1, "a new name is not a new image"
+    assert computed(model, 5, [renamed, *paths[1:]])[1] == [], "a new name is not a new image"
     open_(model, 4, [renamed, *paths[1:]])
     open_(model, 5, [renamed, *paths[1:]], flip=False)
     assert files() == 3
@@ -82,14 +97,30 @@ def test_key_holds_weights_preprocessing_and_file_contents(model, paths, tmp_pat
     open_(model, 5, [renamed, *paths[1:]])
     assert files() == 4
     renamed.write_bytes(paths[1].read_bytes())
-    open_(model, 5, [renamed, *paths[1:]])
-    assert files() == 5
+    assert computed(model, 5, [renamed, *paths[1:]])[1] == [], "the same bytes twice are one image"
+    model.precision = "bf16"
+    assert computed(model, 5, paths[1:])[1] == [6]
+
+
+def test_a_table_that_grows_costs_its_new_images_only(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
+    make_pictures(tmp_path / "pictures", 30)
+    paths = sorted((tmp_path / "pictures").iterdir())
+    first = open_(model, 5, paths[4:20]).array
+    second, seen = computed(model, 5, paths[::-1])
+    assert seen == [24, 30], "16 were there, 14 are new, in batches of 8"
+    assert np.array_equal(second.array[::-1][4:20], first)
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "other"))
+    anew = open_(model, 5, paths).array
+    np.testing.assert_allclose(second.array[::-1], anew, rtol=2e-3, atol=2e-3)
+    twice = open_(model, 5, [paths[3], paths[1], paths[3]]).array
+    assert np.array_equal(twice, anew[[3, 1, 3]])
 
 
 def test_killed_while_filling_goes_on(model, tmp_path, monkeypatch):
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("partlabel.training.batches.inference_batch", lambda device: 2)
-    monkeypatch.setattr("partlabel.training.batches._NOTED", 32)
+    monkeypatch.setattr(shards, "IMAGES", 16)
     make_pictures(tmp_path / "pictures", 40)
     paths = sorted((tmp_path / "pictures").iterdir())
 
@@ -99,24 +130,98 @@ def test_killed_while_filling_goes_on(model, tmp_path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         open_(model, 5, paths, progress=kill)
-    assert not list((tmp_path / "cache").glob("*.npy"))
-    seen = []
-    resumed = open_(model, 5, paths, progress=lambda done, total: seen.append(done))
-    assert seen[0] == 34, "32 images were stored"
+    assert len(shards_of(tmp_path)) == 2
+    resumed, seen = computed(model, 5, paths)
+    assert seen == [34, 36, 38, 40], "32 images were stored"
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "other"))
     assert np.array_equal(resumed.array, open_(model, 5, paths).array)
-    assert sorted(p.suffix for p in (tmp_path / "cache").iterdir()) == [".lock", ".npy"]
 
 
-def test_full_disk_is_one_sentence_or_no_cache_of_pixels(model, paths, monkeypatch):
+@pytest.mark.parametrize("stage", [0, 5])
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "text"])
+def test_a_damaged_shard_is_made_anew(model, paths, tmp_path, stage, damage):
+    expected = open_(model, stage, paths).array
+    (path,) = shards_of(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[np.random.default_rng(0).integers(len(data))] ^= 8
+    path.write_bytes({"flip": bytes(data), "cut": bytes(data[:-9]), "empty": b"", "text": b"hello world"}[damage])
+    source, seen = computed(model, stage, paths)
+    assert seen == [7]
+    assert np.array_equal(source.array, expected)
+    assert computed(model, stage, paths)[1] == []
+
+
+def test_a_shard_of_another_kind_is_not_read(model, paths, tmp_path):
+    """Say of another version, that has put another shape under the same name."""
+    expected = open_(model, 5, paths).array
+    (path,) = shards_of(tmp_path)
+    names, rows = open_sealed(path)
+    write_sealed(path, [np.array(names), np.array(rows)[..., 0]])
+    assert np.array_equal(open_(model, 5, paths).array, expected)
+
+
+def test_full_disk_is_a_sentence_and_memory_or_no_cache_of_pixels(model, paths, tmp_path, monkeypatch):
+    expected = open_(model, 5, paths).array
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "other"))
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
-    with pytest.raises(UserError, match="set PARTLABEL_CACHE"):
-        open_(model, 5, paths)
+    with pytest.warns(PartlabelWarning, match=r"0.0 GiB are needed.*stay in memory.*set PARTLABEL_CACHE"):
+        source = open_(model, 5, paths)
+    assert np.array_equal(source.array, expected)
+    assert not list((tmp_path / "other").rglob("*.shard"))
     assert isinstance(open_(model, 0, paths), Files)
+    monkeypatch.setattr(shards, "memory", lambda: 100)
+    with pytest.raises(UserError, match="too many for the memory; set PARTLABEL_CACHE"):
+        open_(model, 5, paths)
+
+
+SMALL_FILES = """
+import resource, sys, warnings
+from pathlib import Path
+import numpy as np
+import torch
+torch.manual_seed(0)
+from partlabel.models.model import Model
+from partlabel.training.batches import Files, open_source
+from partlabel.training.config import ModelConfig
+from partlabel.training import shards
+shards.IMAGES = 16
+model = Model(ModelConfig(backbone="test_resnet", weights="none"), ["a", "b", "c"], 32).eval()
+paths = sorted(Path(sys.argv[1]).iterdir())
+resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    found = [open_source(model, stage, paths, flip=True, workers=0, max_pixels=10**6) for stage in (5, 0)]
+print([str(each.message) for each in said], type(found[1]).__name__, len(found[0]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.linux
+def test_a_disk_that_takes_no_more_while_it_is_written(tmp_path, monkeypatch):
+    """One sentence and the features stay in memory, where a mapped file would end the process by a signal."""
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
+    make_pictures(tmp_path / "pictures", 40)
+    script = [sys.executable, "-c", SMALL_FILES, str(tmp_path / "pictures")]
+    ran = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert ran.stdout.count("stay in memory") == 1
+    assert "File too large" in ran.stdout
+    assert "Files 40" in ran.stdout
+    assert not list((tmp_path / "cache").rglob("*.shard"))
+
+
+def test_pixels_beyond_the_limit_are_not_stored_and_features_are(model, paths, monkeypatch, tmp_path):
+    monkeypatch.setenv("PARTLABEL_CACHE_LIMIT", "1000")
+    assert isinstance(open_(model, 0, paths), Files)
+    assert isinstance(open_(model, 5, paths), Stored)
+    assert len(shards_of(tmp_path)) == 1
+    with torch.no_grad():
+        model.backbone.net.layer1[0].conv1.weight[0, 0, 0, 0] += 1
+    open_(model, 5, paths)
+    assert len(shards_of(tmp_path)) == 1, "the one that is not used any more has made room"
 
 
 def test_two_runs_fill_one_cache(model, tmp_path, monkeypatch):
-    """The second waits for the first instead of writing into its file."""
+    """The second waits for the first instead of computing the same."""
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
     make_pictures(tmp_path / "pictures", 20)
     paths = sorted((tmp_path / "pictures").iterdir())
@@ -142,14 +247,24 @@ def test_two_runs_fill_one_cache(model, tmp_path, monkeypatch):
     assert np.abs(second[0].array).reshape(20, -1).sum(1).all()
 
 
-def test_count_of_a_file_that_is_gone_is_not_trusted(model, paths, tmp_path):
-    whole = open_(model, 5, paths)
-    path = next((tmp_path / "cache").glob("*.npy"))
-    expected = np.array(whole.array)
-    path.unlink()
-    path.with_suffix(".done").write_text("6")
-    assert np.array_equal(open_(model, 5, paths).array, expected)
-    assert not path.with_suffix(".done").exists()
+def test_batches_are_read_ahead_and_a_mistake_comes_through():
+    made = []
+
+    def make(i):
+        made.append(i)
+        if i == 4:
+            raise UserError("wrong")
+        return i
+
+    stream = ahead(partial(make, i) for i in range(10))
+    assert next(stream) == 0
+    deadline = time.monotonic() + 10
+    while len(made) < 3 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert made == [0, 1, 2]
+    with pytest.raises(UserError, match="wrong"):
+        list(stream)
+    assert max(made) < 8
 
 
 def test_values_beyond_half_precision_are_refused(model, paths):

@@ -8,7 +8,7 @@ from PIL import Image
 
 from partlabel import LabelTable, evaluate, suspects
 from partlabel.core.errors import UserError
-from partlabel.images import decode
+from partlabel.images import content_hash, decode
 from partlabel.images.near_copies import SIDE, fingerprint
 from partlabel.training.copies import cautions, find_copies
 from partlabel.training.data import lasting_split
@@ -34,7 +34,8 @@ def with_copies(folder, count=24):
 
 def found_in(table, folder):
     paths = [folder / name for name in table.images.to_pylist()]
-    return paths, find_copies(paths, np.stack([fingerprint(decode(path, SIDE)) for path in paths]))
+    contents = np.array([content_hash(path) for path in paths], "S32")
+    return paths, find_copies(contents, np.stack([fingerprint(decode(path, SIDE)) for path in paths]))
 
 
 def test_copies_by_bytes_and_by_looks(tmp_path):
@@ -82,11 +83,11 @@ def test_a_training_keeps_them_together(tmp_path, capsys):
 
 def test_a_copy_of_other_bytes_changes_nothing_for_the_others(tmp_path):
     table = with_copies(tmp_path)
-    paths = [tmp_path / name for name in table.images.to_pylist()]
-    alone = lasting_split(table, paths, 0.4)
+    contents = np.array([content_hash(tmp_path / name) for name in table.images.to_pylist()], "S32")
+    alone = lasting_split(table, contents, 0.4)
     names = ["copies of 000.png" if i in (0, 20) else None for i in range(24)]
     grouped = LabelTable.from_dense(table.images, table.classes, table.dense(), groups=names)
-    assert (lasting_split(grouped, paths, 0.4) == alone).all()  # equal bytes fall on the same side anyway
+    assert (lasting_split(grouped, contents, 0.4) == alone).all()  # equal bytes fall on the same side anyway
 
 
 def test_validation_images_that_look_like_trained_ones_are_said(tmp_path, capsys):

@@ -46,6 +46,7 @@ class Fixed(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.register_buffer("pixel_scale", torch.ones(1))
+        self.precision = "32"
 
     def forward(self, x, stage):
         return x
@@ -201,7 +202,11 @@ def test_added_labels_count_in_the_proportion(tmp_path, known):
     # the same epoch on the filled-in labels as given ones, from the model of epoch 1
     train(known, pictures, out=tmp_path / "b", config=config(optim__epochs=1, relabel__before=[]))
     start = tiny_config(
-        model__weights=str(tmp_path / "b"), loss__name="bce", optim__epochs=2, optim__learning_rate=1e-12
+        model__weights=str(tmp_path / "b"),
+        loss__name="bce",
+        optim__epochs=2,
+        optim__learning_rate=1e-12,
+        freeze_batch_norm=False,
     )
     filled = LabelTable.from_dense(made.images, made.classes, made.dense())
     train(filled, pictures, out=tmp_path / "c", config=start)

@@ -8,6 +8,7 @@ import pytest
 from partlabel import LabelTable
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
+from partlabel.images import content_hash
 from partlabel.training.data import lasting_split
 from partlabel.training.loop import train
 from partlabel.training.run import Run
@@ -20,7 +21,8 @@ def _cache(tmp_path, monkeypatch):
 
 
 def split_of(table, folder, share=0.3):
-    held = lasting_split(table, [folder / name for name in table.images.to_pylist()], share)
+    contents = np.array([content_hash(folder / name) for name in table.images.to_pylist()], "S32")
+    held = lasting_split(table, contents, share)
     return dict(zip(table.images.to_pylist(), held.tolist(), strict=True))
 
 

@@ -9,6 +9,7 @@ import pytest
 from partlabel import LabelTable
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
+from partlabel.images import content_hash
 from partlabel.labels.holdout import hold_out, shared_pairs
 from partlabel.training.card import FILE
 from partlabel.training.leaks import check_leaks
@@ -41,14 +42,14 @@ def test_the_same_bytes_under_another_name_are_the_same_image(tmp_path):
     shutil.copy(tmp_path / "pictures" / "002.png", tmp_path / "pictures" / "copy.png")
     names = ["copy.png"]
     labels = table.dense()[2:3].copy()
-    paths = [tmp_path / "pictures" / name for name in table.images.to_pylist()]
-    own = [tmp_path / "pictures" / "copy.png"]
+    contents = np.array([content_hash(tmp_path / "pictures" / name) for name in table.images.to_pylist()], "S32")
+    own = contents[2:3]
     with pytest.raises(UserError, match="3 of the 3 validation labels") as caught:
-        check_leaks(table, paths, LabelTable.from_dense(names, table.classes, labels), own)
+        check_leaks(table, contents, LabelTable.from_dense(names, table.classes, labels), own)
     assert caught.value.offenders == ["copy.png: red", "copy.png: green", "copy.png: blue"]
     open_ = table.hide(np.arange(table.num_known) != 6)  # red of image 2 is unknown now
     labels[0, 1:] = 0
-    found = check_leaks(open_, paths, LabelTable.from_dense(names, table.classes, labels), own)
+    found = check_leaks(open_, contents, LabelTable.from_dense(names, table.classes, labels), own)
     assert (found.by_name, found.by_content) == (0, 1)
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from partlabel import LabelTable, train
+from partlabel import Config, LabelTable, Run, simulate, train
 from partlabel.core.compute import cores, loader_workers, processes
 from partlabel.core.errors import UserError
 from tests.pictures import make_pictures, tiny_config
@@ -28,9 +28,11 @@ from partlabel import Config, LabelTable, train
 from partlabel.core.errors import UserError
 from partlabel.training import agreement, engine
 folder, rank = Path(sys.argv[1]), int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", 0)))
-os.environ["PARTLABEL_CACHE"] = str(folder / f"cache{rank}")
 job = json.loads((folder / "job.json").read_text())
 job |= job["of_rank"].get(str(rank), {})
+os.environ["PARTLABEL_CACHE"] = str(folder / ("cache" if job.get("one_cache") else f"cache{rank}"))
+opened = []
+sys.addaudithook(lambda event, about: opened.append(str(about[0])) if event == "open" else None)
 engine.PATIENCE = datetime.timedelta(seconds=job.get("patience", 60))
 if "version" in job:
     agreement.version = lambda name: job["version"]
@@ -50,7 +52,9 @@ try:
     table = LabelTable.read_parquet(folder / job.get("labels", "labels.parquet"))
     run = train(table, folder / job.get("images", "pictures"), out=folder / job.get("out", "run"),
                 config=Config.from_dict(job["config"]), resume=job.get("resume", False))
-    print(json.dumps({"rank": rank, "best": run.summary["best_epoch"] if rank == 0 else None}))
+    read = [name for name in opened if name.startswith(str(folder / job.get("images", "pictures")) + os.sep)]
+    best = run.summary["best_epoch"] if rank == 0 else None
+    print(json.dumps({"rank": rank, "best": best, "read": sorted(set(read))}))
 except UserError as error:
     print(f"rank {rank} after {time.monotonic() - began:.1f} s: {error}", file=sys.stderr)
     sys.exit(2)
@@ -89,10 +93,12 @@ def begin(folder, config, environments=None, of_rank=None, **job):
     ]
 
 
-def ended(started, timeout=120):
+def ended(started, timeout=300):
     """Exit status and standard error of each process."""
     try:
-        said = [process.communicate(timeout=timeout)[1] for process in started]
+        for process in started:
+            process.said = process.communicate(timeout=timeout)
+        said = [process.said[1] for process in started]
     finally:
         for process in started:
             process.kill()
@@ -146,6 +152,33 @@ def test_a_mistake_of_all_is_said_once(folder):
     assert "003" in said
     assert "process 0 on" not in said
     assert "process 1 on" not in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one_cache", [True, False], ids=["shared disk", "a cache for each node"])
+def test_images_are_shared_out_and_a_second_start_reads_none(folder, one_cache):
+    """One of many images is bad; checks, hashes and features of one node reach the other, also by network."""
+    (folder / "pictures" / "005.png").write_bytes(b"no image")
+    time.sleep(0.1)  # a file that has just changed is not remembered
+    config = tiny_config(freeze="all", images__on_bad="skip", validation=0.3)
+
+    def read(out):
+        codes, said = ended(started := begin(folder, config, one_cache=one_cache, out=out))
+        assert codes == [0, 0], said
+        return [set(json.loads(process.said[0].splitlines()[-1])["read"]) for process in started]
+
+    first = read("run")
+    every = {str(path) for path in (folder / "pictures").iterdir()}
+    assert first[0] | first[1] == every
+    assert all(each < every for each in first)
+    assert read("again") == [set(), set()]
+    a, b = (load_file(folder / run / "last" / "model.safetensors") for run in ("run", "again"))
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    caches = ["cache"] if one_cache else ["cache0", "cache1"]
+    assert all(len(list((folder / cache).rglob("*.shard"))) >= 1 for cache in caches)
+    train(LabelTable.read_parquet(folder / "labels.parquet"), folder / "pictures", out=folder / "one", config=config)
+    one = load_file(folder / "one" / "last" / "model.safetensors")
+    assert all(torch.allclose(a[key], one[key], atol=1e-5) for key in a)
 
 
 @pytest.mark.slow
@@ -288,3 +321,26 @@ def test_parts_over_two_processes(folder):
     train(table, folder / "pictures", out=folder / "one", config=config.replace(optim__accumulate=1))
     a, b = (load_file(folder / run / "last" / "model.safetensors") for run in ("one", "run"))
     assert all(torch.allclose(a[key], b[key], atol=1e-5) for key in a)
+
+
+@pytest.mark.slow
+def test_the_closed_form_head_of_two_processes_is_that_of_one(folder):
+    """With the small preset: features shared out, self-training, validation, thresholds, out-of-fold scores."""
+    table = simulate.partial(make_pictures(folder / "pictures", 60), 0.5, seed=0)
+    table.write_parquet(folder / "labels.parquet")
+    small = Config.preset("small").replace(
+        model__backbone="test_resnet", model__weights="none", images__size=32, validation=0.3, workers=0
+    )
+    codes, said = ended(begin(folder, small))
+    assert codes == [0, 0], said
+    train(table, folder / "pictures", out=folder / "one", config=small)
+    a, b = (Run(folder / name) for name in ("run", "one"))
+    one, two = (load_file(run.folder / "best" / "model.safetensors") for run in (a, b))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    assert a.model.thresholds == b.model.thresholds
+    assert a.model.calibration == b.model.calibration
+    assert a.epochs[0]["head"] == b.epochs[0]["head"]
+    assert a.epochs[0]["validation"] == b.epochs[0]["validation"]
+    for name in ("out_of_fold.parquet", "thresholds.json", "headline.json"):
+        assert (a.folder / name).read_bytes() == (b.folder / name).read_bytes()
+    assert len(list((folder / "cache0").rglob("*.shard"))) == len(list((folder / "cache1").rglob("*.shard"))) == 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from partlabel.core.errors import UserError
 
@@ -48,6 +50,28 @@ def processes() -> Processes:
     return Processes(*(int(text.split("(")[0]) for text in texts))
 
 
+@dataclass(frozen=True)
+class Crew:
+    """The processes that share out one piece of work, and which of them this is; by default it is alone.
+
+    Attributes:
+        rank: its number, from 0.
+        world: how many they are.
+        collect: calls a function, which may take long or go wrong, in each process, and gives what each has made, in
+            their order, to all of them. All of them have to take part.
+        send: called with a rank and a function, calls the function there and gives what it has made to all of them.
+    """
+
+    rank: int = 0
+    world: int = 1
+    collect: Callable[[Callable[[], Any]], list[Any]] = lambda make: [make()]
+    send: Callable[[int, Callable[[], Any]], Any] = lambda rank, make: make()
+
+
+#: a process that works alone
+ALONE = Crew()
+
+
 def cores() -> int:
     """Count the processor cores for this process: its share of those that it and its fellows on the node may use."""
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -74,11 +98,37 @@ def loader_workers(device: str, chosen: int | None = None, images: int | None = 
     return min(8, cores()) if device == "cuda" else max(1, cores() // 2)
 
 
+def memory() -> int:
+    """Bytes of memory for this process: its share of the machine's."""
+    try:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on every system
+        whole = 4 * 2**30
+    return whole // processes().local_world
+
+
 def has_gpu() -> bool:
     """Whether there is a GPU that torch can use."""
     import torch  # slow to load, and not needed by those who only count cores
 
     return torch.cuda.is_available()
+
+
+def autocast(device: Any, precision: str) -> Any:
+    """The context in which a network runs in a precision of the settings: ``32``, ``bf16`` or ``16``.
+
+    On a GPU, ``32`` lets matrix products use TF32, as convolutions do.
+
+    Args:
+        device: a ``torch.device``.
+        precision: the setting.
+    """
+    import torch
+
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    kind = {"bf16": torch.bfloat16, "16": torch.float16}.get(precision)
+    return torch.autocast(device.type, dtype=kind, enabled=kind is not None)
 
 
 def default_device() -> str:

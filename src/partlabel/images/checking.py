@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.core.compute import cores
 from partlabel.core.errors import PartlabelWarning, UserError
-from partlabel.images.decoding import MAX_PIXELS, Facts, ImageError, decode_with_facts
-from partlabel.images.near_copies import BYTES, SIDE, fingerprint
+from partlabel.images.decoding import MAX_PIXELS
+from partlabel.images.looking import BAD, FLAGS, GOOD, Looked, look
 
 
 @dataclass(frozen=True)
@@ -84,59 +82,48 @@ def check(
 ) -> ImageCheck:
     """Decode all of every image and list the bad ones.
 
-    Opening is not enough: the header of a cut file is fine. A JPEG is decoded at 1/8 of its size, for which libjpeg
-    still has to read all of its data.
+    Opening is not enough: the header of a cut file is fine. A JPEG is decoded at a part of its size, for which libjpeg
+    still has to read all of its data. Nothing is remembered; :func:`partlabel.images.looking.look` does.
 
     Args:
         paths: the files.
         max_pixels: width times height above which an image counts as bad.
         workers: threads (the decoders work outside Python's lock); None: one per core.
         progress: called with (files done, files in all) after each block of files.
-        with_prints: also make the fingerprints that near-copies are found by; JPEGs are decoded larger for it.
+        with_prints: also make the fingerprints that near-copies are found by.
     """
     files = [os.fspath(path) for path in paths]
-    prints = np.zeros((len(files), BYTES), np.uint8) if with_prints else None
+    looked = look(files, max_pixels=max_pixels, workers=workers, progress=progress)
+    return conclude(files, looked, with_prints=with_prints)
 
-    def one(number: int) -> Facts | str:
-        try:
-            pixels, fact = decode_with_facts(files[number], 1 if prints is None else SIDE, max_pixels=max_pixels)
-        except ImageError as error:
-            return error.reason
-        if prints is not None:
-            prints[number] = fingerprint(pixels)
-        return fact
 
-    found: list[Facts | str] = []
-    # Pillow warns about oddities that do not matter here; entered once, around all threads
-    with warnings.catch_warnings(), ThreadPoolExecutor(workers or cores()) as pool:
-        warnings.filterwarnings("ignore", module=r"PIL\.")
-        for start in range(0, len(files), 256):
-            found += pool.map(one, range(start, min(start + 256, len(files))))
-            if progress is not None:
-                progress(len(found), len(files))
-    facts = [fact for fact in found if isinstance(fact, Facts)]
-    formats: dict[str, int] = {}
-    for fact in facts:
-        formats[fact.format] = formats.get(fact.format, 0) + 1
-    pairs = list(zip(files, found, strict=True))
-    dark = [path for path, fact in pairs if isinstance(fact, Facts) and fact.dark]
+def conclude(paths: Sequence[str | os.PathLike[str]], looked: Looked, *, with_prints: bool = False) -> ImageCheck:
+    """Say what was found in files that were decoded, and warn of images that are read as nearly black."""
+    files, rows = [os.fspath(path) for path in paths], looked.rows
+    good = rows["state"] == GOOD
+
+    def having(name: str) -> NDArray[np.int64]:
+        return np.flatnonzero(good & (rows["flags"] >> FLAGS.index(name) & 1).astype(bool))
+
+    dark = [files[i] for i in having("dark")]
     if dark:
         warnings.warn(
             f"{len(dark)} images of 16 bits hold no value above 4095, as devices of 12 bits write them, and are read "
             f"as nearly black; multiply their values by 16 first (such as {dark[0]})",
             PartlabelWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
+    names, counts = np.unique(rows["format"][good], return_counts=True)
     return ImageCheck(
         images=len(files),
-        good=np.array([isinstance(fact, Facts) for fact in found], dtype=bool),
-        bad=[(path, fact) for path, fact in pairs if isinstance(fact, str)],
-        animated=[path for path, fact in pairs if isinstance(fact, Facts) and fact.animated],
-        turned=sum(fact.turned for fact in facts),
-        cmyk=sum(fact.cmyk for fact in facts),
-        transparent=sum(fact.transparent for fact in facts),
-        deep=sum(fact.deep for fact in facts),
+        good=good,
+        bad=[(files[i], looked.reasons[i]) for i in np.flatnonzero(rows["state"] == BAD).tolist()],
+        animated=[files[i] for i in having("animated")],
+        turned=len(having("turned")),
+        cmyk=len(having("cmyk")),
+        transparent=len(having("transparent")),
+        deep=len(having("deep")),
         dark=dark,
-        formats=dict(sorted(formats.items())),
-        prints=prints,
+        formats={name.decode(): count for name, count in zip(names, counts.tolist(), strict=True)},
+        prints=rows["print"] if with_prints else None,
     )

@@ -42,14 +42,15 @@ class Mixing:
             The mixed batch, float for mixup, and the share (B,) of each image itself, which for a box of whole pixels
             is what is left of it.
         """
-        partner = self.partner.to(images.device)
+        partner = self.partner.to(images.device, non_blocking=True)
         if self.corner is None:
-            share = self.share.to(images.device)[:, None, None, None]
+            share = self.share.to(images.device, non_blocking=True)[:, None, None, None]
             values = images.to(share.dtype) if not images.is_floating_point() else images
             return values * share + values[partner] * (1 - share), self.share
         inside = boxes(self.share, self.corner, images.shape[2], images.shape[3])
         share = 1 - inside.float().mean((1, 2))
-        return torch.where(inside[:, None].to(images.device), images[partner], images), share
+        chosen = inside[:, None].to(images.device, non_blocking=True)
+        return torch.where(chosen, images[partner], images), share
 
 
 def boxes(share: Tensor, centre: Tensor, height: int, width: int) -> Tensor:

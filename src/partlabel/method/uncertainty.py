@@ -17,10 +17,12 @@ from partlabel.method.graph import LabelGraph
 
 #: the probability of the dropout is rounded to a multiple of 2^-_BITS
 _BITS = 16
-#: numbers of one piece of work: small enough for a processor's cache, and large enough to keep a GPU busy
-_PIECE = {"cpu": 2**19, "cuda": 2**25}
+#: numbers of one piece of work: small enough for a processor's cache; elsewhere, few and large pieces
+_PIECE = {"cpu": 2**19}
+_PIECE_ELSEWHERE = 2**27
 #: random numbers drawn at once, for each bit
-_STEP = 2**12
+_DRAWN = {"cpu": 2**12}
+_DRAWN_ELSEWHERE = 2**21
 #: bits of one int32
 _HALF = 32
 #: SplitMix64, as signed numbers
@@ -78,9 +80,9 @@ def mc_dropout(
 ) -> Uncertainty:
     """Uncertainty of a head with its dropout on, and nothing else in training mode.
 
-    The passes of an image run as one batch, from the dropout on. The mask of a pass depends on the seed, the number of
-    the image and the number of the pass only, and each image is computed by itself: on one machine, the same features
-    give the same result to the bit in any batch, order or process.
+    The passes of several images run as one batch, from the dropout on. The mask of a pass depends on the seed, the
+    number of the image and the number of the pass only, and each image is a product of its own: on the CPU of one
+    machine, the same features give the same result to the bit in any batch, order or process; on a GPU, up to rounding.
 
     Where only the linear classifier follows the dropout (no ``pool``, no ``graph``), mean and variance are exact:
     ``w x + b`` and ``p/(1-p) * sum_d (w_d x_d)^2``. All else is estimated from the passes, variances without bias
@@ -115,13 +117,16 @@ def mc_dropout(
     bias = torch.zeros_like(weight[:, 0]) if head.classifier.bias is None else head.classifier.bias.to(dtype)
     result = weight.new_empty(len(Uncertainty._fields), len(features), len(weight))
     with torch.autocast(features.device.type, enabled=False):
-        for i, number in enumerate(numbers.tolist()):
-            x = head.before_dropout(features[i : i + 1])[0].to(dtype).contiguous()
-            masks = _Masks(rate, samples, seed, number)
-            result[:, i] = torch.stack(summarise(_scores(head, x, weight, bias, masks)))
+        x = head.before_dropout(features).to(dtype)
+        at_once = max(1, _piece(x.device) // max(samples * x[:1].numel(), 1))
+        for low in range(0, len(x), at_once):
+            some = slice(low, low + at_once)
+            masks = _Masks(rate, samples, seed, numbers[some])
+            result[:, some] = _measures(_scores(head, x[some], weight, bias, masks))
             if head.pool is None and head.graph is None:
-                result[0, i] = torch.addmv(bias, weight, x.flatten())
-                result[1, i] = rate / (1 - rate) * (weight * x.flatten()).square().sum(1)
+                own = x[some].flatten(1).unsqueeze(2)
+                result[0, some] = _product(weight, own, bias).squeeze(2)
+                result[1, some] = rate / (1 - rate) * _product(weight.square(), own.square()).squeeze(2)
     return Uncertainty(*result)
 
 
@@ -142,26 +147,43 @@ def summarise(scores: Tensor) -> Uncertainty:
     return Uncertainty(scores.mean(0), scores.var(0), present.var(0), entropy, information)
 
 
+def _measures(scores: Tensor) -> Tensor:
+    """(5, N, C) measures of (N, T, C) scores; on a CPU of each image by itself, as the end of an array rounds apart."""
+    if scores.device.type == "cpu":
+        return torch.stack([torch.stack(summarise(own)) for own in scores], 1)
+    return torch.stack(summarise(scores.transpose(0, 1)))
+
+
 def _scores(head: DropoutHead, x: Tensor, weight: Tensor, bias: Tensor, masks: _Masks) -> Tensor:
-    """(T, C) scores of the passes of one image, from its (D, h, w) input of the dropout."""
-    channels, regions = x.shape[0], x[0].numel()
-    values = (x / masks.keep).view(channels, 1, regions)
+    """(N, T, C) scores of the passes of some images, from their (N, D, h, w) input of the dropout."""
+    images, channels, regions = len(x), x.shape[1], x[0, 0].numel()
+    values = (x / masks.keep).reshape(images, channels, 1, regions)
     parts = []
     for mask in masks.pieces((channels, regions), x.device):
-        dropped = _masked(values, mask)
-        maps = torch.addmm(bias.unsqueeze(1), weight, dropped.flatten(1)).view(len(weight), -1, *x.shape[1:])
-        maps = maps.transpose(0, 1)
-        parts.append(maps.flatten(1) if head.pool is None else head.pool(maps))
-    scores = torch.cat(parts)
+        maps = _product(weight, _masked(values, mask).flatten(2), bias)
+        maps = maps.view(images, len(weight), -1, *x.shape[2:]).transpose(1, 2)
+        scores = maps.flatten(2) if head.pool is None else head.pool(maps.flatten(0, 1)).unflatten(0, (images, -1))
+        parts.append(scores)
+    scores = torch.cat(parts, 1)
     if head.graph is None:
         return scores
     states = masks.samples * head.graph.num_classes * head.graph.hidden
-    parts = scores.chunk(1 + 2 * states // _piece(x.device))  # about two states fit, and even parts are the fastest
-    return torch.cat([head.graph(part) for part in parts])
+    cut = 1 + 2 * states // _piece(x.device)  # about two states fit, and even parts are the fastest
+    rows = scores if x.device.type == "cpu" else (scores.flatten(0, 1),)  # on a CPU each image by itself, see above
+    if x.device.type != "cpu":
+        cut = 1 + 2 * states * images // _piece(x.device)
+    found = [head.graph(part) for own in rows for part in own.chunk(cut)]
+    return torch.cat(found).unflatten(0, (images, -1))
+
+
+def _product(weight: Tensor, x: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``weight @ x + bias`` of each image, (C, D) and (N, D, k) to (N, C, k), as products of their own."""
+    each = weight.expand(len(x), *weight.shape)
+    return torch.bmm(each, x) if bias is None else torch.baddbmm(bias[:, None], each, x)
 
 
 def _piece(device: torch.device) -> int:
-    return _PIECE.get(device.type, _PIECE["cpu"])
+    return _PIECE.get(device.type, _PIECE_ELSEWHERE)
 
 
 def _masked(values: Tensor, mask: Tensor) -> Tensor:
@@ -171,7 +193,7 @@ def _masked(values: Tensor, mask: Tensor) -> Tensor:
 
 
 class _Masks:
-    """The masks of the passes of one image, from random numbers that are counted, not drawn one after the other.
+    """The masks of the passes of some images, from random numbers that are counted, not drawn one after the other.
 
     An input is kept in pass t where the uniform number ``0.b_1 b_2 ... b_16`` is not below the probability, whose bits
     beyond the last one that is set need not be drawn (0.5 needs one bit). The b_k of 64 passes are the bits of one
@@ -179,37 +201,37 @@ class _Masks:
     is its place in the sequence.
     """
 
-    def __init__(self, rate: float, samples: int, seed: int, number: int) -> None:
+    def __init__(self, rate: float, samples: int, seed: int, numbers: Tensor) -> None:
         self.threshold = min(max(round(rate * 2**_BITS), 1), 2**_BITS - 1)
         self.keep = 1 - self.threshold / 2**_BITS
-        self.samples, self.seed, self.number = samples, seed, number
+        self.samples, self.images = samples, _mix(_mix(torch.tensor(seed)) + numbers.cpu())
 
     def pieces(self, shape: tuple[int, int], device: torch.device) -> Iterator[Tensor]:
-        """Masks of some passes at a time, int32 (D, passes, regions), -1 where the input is kept."""
+        """Masks of some passes at a time, int32 (N, D, passes, regions), -1 where the input is kept."""
         channels, regions = shape
-        step = max(1, _piece(device) // (channels * regions))
-        shifts = torch.arange(_HALF - 1, -1, -1, dtype=torch.int32, device=device).view(1, _HALF, 1)
+        step = max(1, _piece(device) // (len(self.images) * channels * regions))
+        shifts = torch.arange(_HALF - 1, -1, -1, dtype=torch.int32, device=device).view(1, 1, _HALF, 1)
         for block in range(-(-self.samples // (2 * _HALF))):
-            kept = self._kept(block, channels * regions, device).view(channels, 1, regions)
+            kept = self._kept(block, channels * regions, device).view(-1, channels, 1, regions)
             for half, bits in enumerate((kept, kept >> _HALF)):
                 word, first = bits.to(torch.int32), (2 * block + half) * _HALF
                 for low in range(0, min(_HALF, self.samples - first), step):
                     high = min(low + step, _HALF, self.samples - first)
-                    yield (word << shifts[:, low:high]) >> (_HALF - 1)  # bit t goes to the sign, which fills the number
+                    yield (word << shifts[:, :, low:high]) >> (_HALF - 1)  # bit t goes to the sign, which fills it
 
     def _kept(self, block: int, count: int, device: torch.device) -> Tensor:
-        """int64 (count,): bit t of number d is set where input d is kept in pass t of the block."""
+        """int64 (N, count): bit t of number d is set where input d is kept in pass t of the block."""
         last = _BITS - (self.threshold & -self.threshold).bit_length() + 1  # the last bit that is set
-        image = _mix(_mix(torch.tensor(self.seed)) + self.number)
-        starts = _mix(image + block * _BITS + torch.arange(last)).to(device).unsqueeze(1)
+        starts = _mix(self.images[:, None] + block * _BITS + torch.arange(last)).to(device).unsqueeze(2)
+        step = max(1, _DRAWN.get(device.type, _DRAWN_ELSEWHERE) // len(starts))
         parts = []
-        for places in torch.arange(1, count + 1, device=device).split(_STEP):
+        for places in torch.arange(1, count + 1, device=device).split(step):
             words = _mix(starts + places * _GAMMA)
-            kept = words[-1]
+            kept = words[:, -1]
             for k in range(last - 2, -1, -1):
-                kept = words[k] & kept if self.threshold >> (_BITS - 1 - k) & 1 else words[k] | kept
+                kept = words[:, k] & kept if self.threshold >> (_BITS - 1 - k) & 1 else words[:, k] | kept
             parts.append(kept)
-        return torch.cat(parts)
+        return torch.cat(parts, 1)
 
 
 def _mix(z: Tensor) -> Tensor:

@@ -49,7 +49,11 @@ class Ranked(Protocol):
     """
 
     total: int
-    positive: int
+
+    @property
+    def positive(self) -> int:
+        """See above."""
+        ...
 
     def highest(self, count: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the ``count``-th highest scores, 1 to ``positive``, and how many scores are at least as high."""
@@ -61,7 +65,11 @@ class _Sorted:
 
     def __init__(self, scores: NDArray[np.float32]) -> None:
         self._positive = np.sort(scores[scores > 0])[::-1]
-        self.total, self.positive = len(scores), len(self._positive)
+        self.total = len(scores)
+
+    @property
+    def positive(self) -> int:
+        return len(self._positive)
 
     def highest(self, count: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         found = self._positive[count - 1]

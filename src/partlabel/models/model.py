@@ -173,6 +173,7 @@ class Model(nn.Module):
         threshold_sources: per class, where its threshold came from, a key of
             :data:`partlabel.metrics.thresholds.SOURCES`.
         calibration: how scores become probabilities; None is the plain sigmoid.
+        precision: in which it is run outside of the steps of a training, a value of ``Config.precision``; not stored.
         start_note: which classes go on from an earlier model, where it had other ones; None otherwise.
 
     Raises:
@@ -203,6 +204,7 @@ class Model(nn.Module):
         self.threshold_goal = "default"
         self.threshold_sources = ("default",) * len(self.classes)
         self.calibration: Calibration | None = None
+        self.precision = "32"
         start = Path(config.weights)
         whole = config.weights not in ("auto", "none") and start.is_dir()
         net = network

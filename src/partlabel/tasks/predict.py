@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.core.compute import default_device, inference_batch, loader_workers
+from partlabel.core.compute import autocast, default_device, inference_batch, loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.optional import load
@@ -23,7 +23,8 @@ from partlabel.images import ImageDataset, Listed, list_images, make_loader
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
 from partlabel.tasks.sheets import write_wide, write_workbook
-from partlabel.training.run import Run
+from partlabel.training.config import Config
+from partlabel.training.run import SETTINGS, Run
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -155,7 +156,12 @@ def open_classifier(run: Run | Model | OnnxModel | str | os.PathLike[str]) -> Mo
     if isinstance(run, Model | OnnxModel):
         return run
     path = Path(run)
-    return OnnxModel.load(path) if path.suffix == ".onnx" and not path.is_dir() else Model.load(path)
+    if path.suffix == ".onnx" and not path.is_dir():
+        return OnnxModel.load(path)
+    model = Model.load(path)
+    if (path / SETTINGS).is_file():  # of a run: in the precision that its thresholds were chosen in
+        model.precision = Config.read(path / SETTINGS).precision
+    return model
 
 
 def score(
@@ -234,7 +240,7 @@ def scorer(
     model.eval().to(on)
 
     def run(pixels: Tensor) -> NDArray[np.float32]:
-        with torch.inference_mode():
+        with torch.inference_mode(), autocast(on, model.precision):
             return model(pixels.to(on).contiguous(memory_format=torch.channels_last)).float().cpu().numpy()
 
     yield on.type, run

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.compute import default_device
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing
+from partlabel.core.files import cache_folder, replacing
 from partlabel.core.progress import Reporter
 from partlabel.images import ImageError, check, resolve
 from partlabel.images.contents import facts_of, known_contents
@@ -34,7 +34,6 @@ from partlabel.models.onnx import OnnxModel
 from partlabel.models.scores import ScoreFile, Scores, ScoreWriter, read_scores
 from partlabel.tasks.predict import score, score_batches
 from partlabel.tasks.prediction_files import Keep, PredictionWriter, decided
-from partlabel.training.batches import cache_folder
 
 #: fewer images are scored faster than they are looked up
 FEW = 64
@@ -170,7 +169,7 @@ def model_digest(model: Model | OnnxModel, device: str) -> str:
             about.append(hashlib.file_digest(file, "blake2b").hexdigest())
     else:
         described = model.describe()
-        about += [described["preprocessing"], described["model"] | {"weights": ""}]
+        about += [described["preprocessing"], described["model"] | {"weights": ""}, model.precision]
         for name, value in model.state_dict().items():
             digest.update(name.encode())
             digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)

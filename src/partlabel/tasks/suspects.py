@@ -29,7 +29,7 @@ from partlabel.models.model import Head, Heads, Model
 from partlabel.training.batches import Stored, open_source, pooled
 from partlabel.training.config import Config
 from partlabel.training.folds import calibrated, out_of_fold
-from partlabel.training.prepare import prepare
+from partlabel.training.prepare import Prepared, prepare
 from partlabel.training.run import Run
 
 
@@ -154,7 +154,7 @@ def check_run(
         raise UserError("no label of the table was given by a person, so there is nothing to check")
     reporter = Reporter()
     prepared = prepare(table, Path(images), config.images, config.workers, reporter, run.elsewhere)
-    features = _pooled(model, config, prepared.paths, reporter)
+    features = _pooled(model, config, prepared, reporter)
     known = np.flatnonzero(np.diff(prepared.table.indptr))
     kept = prepared.table.select(known)
     found = check_table(features[known], kept, seed=seed)
@@ -178,7 +178,7 @@ def write_suspects(path: str | os.PathLike[str], table: LabelTable, suspects: Su
             writer.writerow((*said, int(label), f"{p:.6g}", "" if np.isnan(w) else f"{w:.3g}"))
 
 
-def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter) -> NDArray[np.float32]:
+def _pooled(model: Model, config: Config, prepared: Prepared, reporter: Reporter) -> NDArray[np.float32]:
     """Features (N, D) of the last stage, averaged over the regions, and over both sides where those are stored."""
     frozen = config.freeze == "all"
     if not frozen:  # nothing is stored yet: the averages do, whole maps would fill the disk
@@ -190,12 +190,13 @@ def _pooled(model: Model, config: Config, paths: list[Path], reporter: Reporter)
         source = open_source(
             model,
             model.backbone.num_stages,
-            paths,
+            prepared.paths,
             flip=frozen and config.images.flip,
             workers=loader_workers(model.pixel_scale.device.type, config.workers),
             max_pixels=config.images.max_pixels,
             device=model.pixel_scale.device,
             progress=bar,
+            names=prepared.contents,
         )
     assert isinstance(source, Stored)  # features of a whole backbone are always stored
     return pooled(source, model.config.square_root)

@@ -15,6 +15,8 @@ from partlabel.models.scores import Scores
 
 #: the 32 bits of a score are counted in two halves
 _HALF = 2**16
+#: scores of a pool that are sorted at once
+_AT_ONCE = 2**21
 
 
 @dataclass(frozen=True)
@@ -114,29 +116,43 @@ class Pool:
         self._inside = np.zeros(unknown.num_classes, bool)
         self._inside[classes] = True
         self._distinct = np.unique(held)
-        self._below, self._upto = (np.zeros(len(self._distinct) + 1, np.int64) for _ in range(2))
+        self._below, self._upto = (np.zeros(len(self._distinct), np.int64) for _ in range(2))
         self._upper = np.zeros(_HALF, np.int64)
-        self.total, self.positive = 0, 0
+        self._waiting: list[NDArray[np.float32]] = []
+        self.total = 0
 
     def look(self, number: int, scores: NDArray[np.float32]) -> None:
         """Count the scores of a class, if it is one of the pool."""
-        if not self._inside[number]:
+        if self._inside[number]:
+            self._waiting.append(scores)
+            self.total += len(scores)
+            if sum(map(len, self._waiting)) >= _AT_ONCE:
+                self._count()
+
+    def _count(self) -> None:
+        """Count the scores that wait, those of many classes at once."""
+        if not self._waiting:
             return
-        self.total += len(scores)
-        high = _bits(self._sign * scores) >> np.uint32(16)
-        self._upper += np.bincount(high, minlength=_HALF)
-        self.positive = int(self._upper.sum())
-        if len(self._distinct):
-            ranked = np.sort(scores)
-            self._below[:-1] += np.searchsorted(ranked, self._distinct, side="left")
-            self._upto[:-1] += np.searchsorted(ranked, self._distinct, side="right")
+        ranked = np.sort(np.concatenate(self._waiting))
+        self._waiting = []
+        self._upper += np.bincount(_bits(self._sign * ranked) >> np.uint32(16), minlength=_HALF)
+        self._below += np.searchsorted(ranked, self._distinct, side="left")
+        self._upto += np.searchsorted(ranked, self._distinct, side="right")
+
+    @property
+    def positive(self) -> int:
+        """How many scores have the sign."""
+        self._count()
+        return int(self._upper.sum())
 
     def compare(self) -> tuple[float, float, bool]:
         """Compare the scores of the held-out labels with those of the pool, see :func:`risk_control.compare`."""
-        return risk_control.compare_counts(self._held, self._below[:-1], self._upto[:-1], self.total)
+        self._count()
+        return risk_control.compare_counts(self._held, self._below, self._upto, self.total)
 
     def highest(self, count: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the ``count``-th highest scores, and how many are at least as high."""
+        self._count()
         above = np.concatenate([np.cumsum(self._upper[::-1])[::-1][1:], [0]])  # scores with larger upper bits
         upper = _HALF - 1 - np.searchsorted(np.cumsum(self._upper[::-1]), count, side="left")
         wanted, slot = np.unique(upper, return_inverse=True)

@@ -13,8 +13,10 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from partlabel.core.compute import ALONE, Crew
 from partlabel.core.errors import UserError
 from partlabel.images import find
+from partlabel.images.contents import facts_of
 from partlabel.labels.table import LabelTable
 from partlabel.training.config import Config
 from partlabel.training.data import Data
@@ -30,14 +32,18 @@ def agree(
     truth: LabelTable | None,
     config: Config,
     elsewhere: tuple[str, Path] | None = None,
-) -> None:
+) -> Crew:
     """Compare versions, settings, labels and the sizes of the image files over the processes.
+
+    Returns:
+        The processes that read the same files as this one, by all their facts: those of a node, and of all nodes where
+        the disk is shared. They may share out what has to be read.
 
     Raises:
         UserError: in the first process, naming each node that differs, and in what.
     """
     if engine.world == 1:
-        return
+        return ALONE
     tables = {"labels": labels, "validation labels": validation, "true labels": truth}
     facts = {
         "version of partlabel": version("partlabel"),
@@ -47,9 +53,12 @@ def agree(
         **{name: None if table is None else table.content_hash() for name, table in tables.items()},
     }
     _compare(engine, facts)
-    for table in (labels, validation):
-        if table is not None:
-            _compare_files(engine, table.images, images, elsewhere if table is validation else None)
+    seen = [
+        _compare_files(engine, table.images, images, elsewhere if table is validation else None)
+        for table in (labels, validation)
+        if table is not None
+    ]
+    return engine.crew([rank for rank in range(engine.world) if all(each[rank] == each[engine.rank] for each in seen)])
 
 
 def agree_on_data(engine: Engine, data: Data) -> None:
@@ -70,13 +79,17 @@ def _compare(engine: Engine, facts: dict[str, Any]) -> None:
     _end_if(engine, found)
 
 
-def _compare_files(engine: Engine, names: pa.StringArray, folder: Path, elsewhere: tuple[str, Path] | None) -> None:
-    """Compare the size of each image file; -1 where there is none."""
+def _compare_files(
+    engine: Engine, names: pa.StringArray, folder: Path, elsewhere: tuple[str, Path] | None
+) -> list[str]:
+    """Compare the size of each image file, -1 where there is none, and give a hash of all facts in each process."""
     with engine.together():
-        sizes = np.array([-1 if path is None else _size(path) for path in find(names, folder, elsewhere)], np.int64)
-    digest = hashlib.blake2b(sizes.tobytes(), digest_size=16).hexdigest()
-    if len(set(engine.gather(digest))) == 1:
-        return
+        found = find(names, folder, elsewhere)
+        facts = np.array([_facts(path) for path in found], np.int64).reshape(len(names), 4)
+    sizes = facts[:, 0].copy()
+    seen = engine.gather(tuple(hashlib.blake2b(own.tobytes(), digest_size=16).hexdigest() for own in (sizes, facts)))
+    if len({each[0] for each in seen}) == 1:
+        return [each[1] for each in seen]
     everyone: list[tuple[str, NDArray[np.int64]]] = engine.gather((engine.name, sizes))
     first = everyone[0][1]
     found = []
@@ -85,13 +98,14 @@ def _compare_files(engine: Engine, names: pa.StringArray, folder: Path, elsewher
             then, now = ("missing" if size < 0 else f"{size} bytes" for size in (first[row], own[row]))
             found.append(f"{name}: {names[int(row)]}: {then} -> {now}")
     _end_if(engine, found)
+    return [each[1] for each in seen]
 
 
-def _size(path: Path) -> int:
+def _facts(path: Path | None) -> tuple[int, int, int, int]:
     try:
-        return path.stat().st_size
+        return (-1,) * 4 if path is None else facts_of(path.stat())
     except OSError:
-        return -1
+        return (-1,) * 4
 
 
 def _end_if(engine: Engine, found: list[str]) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.images import identical
 from partlabel.images.near_copies import near_copies
 from partlabel.labels.groups import tie
 from partlabel.labels.table import LabelTable
@@ -40,16 +37,10 @@ class Copies:
         return (self.first != np.arange(len(self.first))) & ~self.exact
 
 
-def find_copies(paths: Sequence[Path], prints: NDArray[np.uint8]) -> Copies:
-    """Find copies by bytes, and near-copies by fingerprints (N, BYTES)."""
-    first, exact = np.arange(len(paths)), np.zeros(len(paths), bool)
-    number: dict[Path, int] = {}
-    for i, path in enumerate(paths):
-        first[i] = number.setdefault(path, i)
-    for group in identical(number):
-        for path in group[1:]:
-            first[number[path]] = number[group[0]]
-    first = first[first]
+def find_copies(contents: NDArray[np.bytes_], prints: NDArray[np.uint8]) -> Copies:
+    """Find copies by the hashes (N,) of their files, and near-copies by fingerprints (N, BYTES)."""
+    _, earliest, number = np.unique(contents, return_index=True, return_inverse=True)
+    first = earliest[number]
     exact = first != np.arange(len(first))
     rows = np.flatnonzero(~exact)
     pairs = near_copies(prints[rows])
@@ -71,15 +62,15 @@ def tied(train: Prepared, own: Prepared | None) -> tuple[Prepared, Prepared | No
         like one of ``train``.
     """
     table, count = train.table, train.table.num_images
-    paths, prints = train.paths, train.prints
+    contents, prints = train.contents, train.prints
     if own is not None:
         new = np.flatnonzero(table.image_index(own.table.images) < 0)
         table = table.merge(own.table, conflicts="first")
-        paths = paths + [own.paths[i] for i in new.tolist()]
+        contents = np.concatenate([contents, own.contents[new]])
         prints = np.concatenate([prints, own.prints[new]])
-    found = find_copies(paths, prints)
+    found = find_copies(contents, prints)
     groups = tie(table.images, table.groups, found.first)
-    looks = int((found.near & (np.arange(len(paths)) >= count) & (found.first < count)).sum())
+    looks = int((found.near & (np.arange(len(contents)) >= count) & (found.first < count)).sum())
     said = cautions(table, found)
     if groups is not table.groups and groups is not None:
         train = replace(train, table=replace(train.table, groups=groups[:count]))

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from partlabel.core.compute import autocast
 from partlabel.core.errors import UserError
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import ORIGINS, LabelTable
@@ -124,11 +125,17 @@ def _check_uncertainty(members: Sequence[tuple[Model, Source]]) -> None:
 
 def _scores(members: Sequence[tuple[Model, Source]], pictures: Sequence[Tensor]) -> Tensor:
     """Mean scores (N, C) of the members, float32 on the CPU."""
-    each = [
-        model(x.to(model.pixel_scale.device), source.stage).float().cpu()
-        for (model, source), x in zip(members, pictures, strict=True)
-    ]
+    each = []
+    for (model, source), x in zip(members, pictures, strict=True):
+        with autocast(model.pixel_scale.device, model.precision):
+            each.append(model(_to_device(x, model), source.stage).float().cpu())
     return curriculum.ensemble_mean(each) if len(each) > 1 else each[0]
+
+
+def _to_device(x: Tensor, model: Model) -> Tensor:
+    """A batch on the device of a model, in its memory format."""
+    moved = x.to(model.pixel_scale.device, non_blocking=True)
+    return moved.contiguous(memory_format=torch.channels_last) if moved.ndim == 4 and moved.shape[-1] > 1 else moved
 
 
 def _new_labels(
@@ -143,9 +150,10 @@ def _new_labels(
     strategy = STRATEGIES[config.strategy]
     fill = strategy.load()
     if strategy.reads == "uncertainty":
-        (model, source), x = members[0], pictures[0].to(members[0][0].pixel_scale.device)
+        (model, source), x = members[0], _to_device(pictures[0], members[0][0])
         assert isinstance(model.head, Head)
-        features = model.backbone(x if source.stage else model.normalise(x), first=source.stage)
+        with autocast(x.device, model.precision):
+            features = model.backbone(x if source.stage else model.normalise(x), first=source.stage)
         found = mc_dropout(model.head, features, torch.from_numpy(rows), samples=config.samples, seed=seed)
         scores = found.mean.float().cpu()
         measured = getattr(found, config.measure.replace("-", "_")).float().cpu()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partlabel.core.compute import ALONE, Crew
 from partlabel.core.errors import UserError
 from partlabel.core.progress import Reporter
-from partlabel.images import content_hash
 from partlabel.labels.groups import COPIES
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.split import units
@@ -34,12 +33,14 @@ class Data:
     Attributes:
         table: the labels of all usable images but those of a validation table of its own.
         paths: the image of each row.
+        contents: (N,) hash of each image's file.
         rows: the training part, rows of ``table``.
         measured: labels to measure on, only those that are a random sample; its images are ``table``'s, or those of
             ``validation_paths``.
         held_out: the validation part, rows of ``measured``.
         validation_table: the validation part with all its labels; None where there is none.
         validation_paths: the images of a validation table of its own; None where the part was split off.
+        validation_contents: the hashes of their files.
         truth: true labels to compare model labels with, or None.
         skipped: (name, reason) of images left out.
         animated: images of which only the first frame is used.
@@ -49,11 +50,13 @@ class Data:
 
     table: LabelTable
     paths: list[Path]
+    contents: NDArray[np.bytes_]
     rows: NDArray[np.int64]
     measured: LabelTable
     held_out: NDArray[np.int64]
     validation_table: LabelTable | None
     validation_paths: list[Path] | None
+    validation_contents: NDArray[np.bytes_] | None
     truth: LabelTable | None
     skipped: list[tuple[str, str]]
     animated: list[str]
@@ -106,11 +109,12 @@ def prepare_data(
     report: Reporter,
     earlier: Run | None = None,
     elsewhere: tuple[str, Path] | None = None,
+    crew: Crew = ALONE,
 ) -> Data:
     """Check labels and images, leave out images that cannot be used, and split off the validation part.
 
     The arguments are those of :func:`partlabel.train`; ``elsewhere`` is how the names of validation images in a folder
-    of their own begin, and that folder.
+    of their own begin, and that folder. The processes of a crew share the reading of the images out.
 
     Raises:
         UserError: labels from which nothing can be learned, a validation table of other classes, images that are
@@ -119,25 +123,26 @@ def prepare_data(
     check_labels(labels, config.unknown_as_absent)
     if validation is not None:
         validation = _in_order(validation, labels.classes)
-    prepared = prepare(labels, images, config.images, config.workers, report)
-    own = None
-    if validation is not None:
-        own = prepare(validation, images, config.images, config.workers, report, elsewhere)
+    settings = (config.images, config.workers, report)
+    prepared = prepare(labels, images, *settings, crew=crew)
+    own = None if validation is None else prepare(validation, images, *settings, elsewhere, crew)
     prepared, own, copies, looks = tied(prepared, own)
     shared = Shared()
     if own is not None:
-        shared = replace(check_leaks(prepared.table, prepared.paths, own.table, own.paths), by_looks=looks)
+        shared = replace(check_leaks(prepared.table, prepared.contents, own.table, own.contents), by_looks=looks)
     rows, held_out = _split(prepared, own, config, earlier)
     table = prepared.table
     validation_table = own.table if own else table.select(held_out) if len(held_out) else None
     data = Data(
         table=table,
         paths=prepared.paths,
+        contents=prepared.contents,
         rows=rows,
         measured=random_sample(own.table if own else table),
         held_out=held_out,
         validation_table=validation_table,
         validation_paths=own.paths if own else None,
+        validation_contents=own.contents if own else None,
         truth=truth,
         skipped=prepared.skipped + (own.skipped if own else []),
         animated=prepared.animated,
@@ -206,7 +211,7 @@ def _split(
     if own is not None:
         return np.arange(table.num_images), np.arange(own.table.num_images)
     if config.validation > 0:
-        held_out = lasting_split(table, prepared.paths, config.validation)
+        held_out = lasting_split(table, prepared.contents, config.validation)
         if earlier is not None and earlier.validation is not None:
             trained, judged = earlier.labels, earlier.validation
             unit, _ = units(table.num_images, table.groups)
@@ -219,7 +224,7 @@ def _split(
     return np.arange(table.num_images), np.empty(0, np.int64)
 
 
-def lasting_split(table: LabelTable, paths: Sequence[Path], share: float) -> NDArray[np.bool_]:
+def lasting_split(table: LabelTable, contents: NDArray[np.bytes_], share: float) -> NDArray[np.bool_]:
     """Decide for each image by itself whether it is held out, so that it stays where it is for good.
 
     The bytes of its file decide, or the name of its group: a hash of them, as a number in [0, 1), below ``share`` holds
@@ -228,7 +233,7 @@ def lasting_split(table: LabelTable, paths: Sequence[Path], share: float) -> NDA
 
     Args:
         table: N images.
-        paths: the file of each.
+        contents: (N,) the hash of each file, see :func:`partlabel.images.content_hash`.
         share: of the images (groups) to be held out, about; at least one is and at least one is not.
 
     Raises:
@@ -237,9 +242,9 @@ def lasting_split(table: LabelTable, paths: Sequence[Path], share: float) -> NDA
     groups = [None] * table.num_images if table.groups is None else table.groups.to_pylist()
     keys: list[str] = []
     least: dict[str, str] = {}
-    for group, path in zip(groups, paths, strict=True):
+    for group, content in zip(groups, contents.tolist(), strict=True):
         copies = group is not None and group.startswith(COPIES)
-        keys.append(content_hash(path) if group is None or copies else f"group {group}")
+        keys.append(content.decode() if group is None or copies else f"group {group}")
         if copies:
             least[group] = min(least.get(group, keys[-1]), keys[-1])
     keys = [key if group is None else least.get(group, key) for group, key in zip(groups, keys, strict=True)]

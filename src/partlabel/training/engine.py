@@ -8,7 +8,7 @@ import platform
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -22,7 +22,7 @@ from lightning_fabric.strategies import DDPStrategy
 from torch import Tensor, nn
 from torch.distributed.distributed_c10d import _get_default_store
 
-from partlabel.core.compute import Processes, has_gpu, processes
+from partlabel.core.compute import Crew, Processes, has_gpu, processes
 from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.training.config import Config
 
@@ -34,6 +34,8 @@ PATIENCE = timedelta(minutes=10)
 _BEAT, _LOOK = 5.0, 0.05
 #: seconds that a process which says nothing leaves to the one that speaks
 _SILENCE = 5.0
+#: seconds that are waited for the thread that gives signs of life
+_JOIN = 20.0
 
 
 @dataclass
@@ -125,7 +127,7 @@ class Engine:
         try:
             yield
         except UserError as error:
-            if self.world == 1:
+            if self.world == 1 or self._is_settled:
                 raise
             wrong = error
         if self.world > 1:
@@ -147,20 +149,31 @@ class Engine:
         everywhere = len(mistakes) == self.world or one["who"] == self.name
         raise UserError(one["message"] if everywhere else f"{one['who']}: {one['message']}", one["offenders"])
 
-    @contextmanager
-    def first_alone(self) -> Generator[None]:
-        """Let the first process carry out the block before the others do, who then find what it made."""
-        done = f"alone/{self._phase}"
-        if self.world > 1 and not self.first and self._answers([done]) == ["failed"]:
-            self._settle(None)
-        with self.together():
-            came_to = "failed"
-            try:
-                yield
-                came_to = "done"
-            finally:
-                if self.world > 1 and self.first:
-                    self._store.set(done, came_to)
+    def crew(self, members: Sequence[int] | None = None) -> Crew:
+        """The processes that share work out; of several crews at work at the same time, each gets what its own made.
+
+        Args:
+            members: their numbers, this one's among them; None takes all. Each process is in one crew.
+        """
+        own = list(range(self.world)) if members is None else list(members)
+
+        def collect(make: Callable[[], Any]) -> list[Any]:
+            made: list[Any] = [None]
+            with self.together():
+                made[0] = make()
+            found = self.gather(made[0])
+            return [found[rank] for rank in own]
+
+        def send(rank: int, make: Callable[[], Any]) -> Any:
+            made: list[Any] = [None]
+            with self.together():
+                if self.rank == own[rank]:
+                    made[0] = make()
+            if self.world > 1:
+                dist.broadcast_object_list(made, src=own[rank])
+            return made[0]
+
+        return Crew(own.index(self.rank), len(own), collect, send)
 
     # --- training ---
 
@@ -213,7 +226,7 @@ class Engine:
     ) -> None:
         self._ended.set()
         if self.world > 1:
-            self._signs.join(_SILENCE)  # a thread inside the store's code would abort the process at its end
+            self._signs.join(_JOIN)  # a thread inside the store's code would abort the process at its end
         self._filters.__exit__(None, None, None)
         if error is None or self.world == 1:
             return

@@ -15,6 +15,7 @@ from torch import Tensor
 from partlabel.core.errors import UserError
 from partlabel.images import flip_draw
 from partlabel.images.mixing import draw_mixing
+from partlabel.training.batches import sent
 from partlabel.training.optimizer import (
     Loss,
     batch_of_one,
@@ -120,15 +121,15 @@ def step(job: Job, state: State, stage: int, part: Part) -> Tensor:
     if augment.mix != "none":
         drawn = draw_mixing(augment.mix, augment.mix_alpha, job.config.seed, state.epoch, own)
         images, share = drawn.images(images)
-        mixed = drawn.partner.to(images.device), share.to(images.device)
+        mixed = sent(drawn.partner, images.device), sent(share, images.device)
     labels, weight = state.labels.labels(own)
     if part.idle:
         weight = torch.zeros(labels.shape)
+    known = sent(torch.from_numpy(labels), images.device)  # before the network runs, so that they are there
+    weight = None if weight is None else sent(weight, images.device)
     with engine.sharing(state.net, part.last):
         with batch_of_one(state.model, len(own) == 1):
             scores = state.net(images, stage)
-        known = torch.from_numpy(labels).to(scores.device)
-        weight = None if weight is None else weight.to(scores.device)
         heads = scores.unbind() if scores.ndim == 3 else (scores,)
         losses = [loss_of(job.loss, head, known, weight, epoch=state.epoch + 1, mixed=mixed) for head in heads]
         value = torch.stack(losses).sum() / part.batch_size

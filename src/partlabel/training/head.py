@@ -41,11 +41,14 @@ def solve_head(job: Job, state: State, batches: Batches, epoch: int) -> dict[str
     began = time.perf_counter()
     rows = state.labels.rows
     labels, _ = state.labels.labels(rows)
-    features = head_features(state.model, batches.train, rows)
-    found = _solve(job, state.labels, features)
+
+    def solve() -> tuple[LinearHead, float]:
+        features = head_features(state.model, batches.train, rows)
+        solved = _solve(job, state.labels, features)
+        return solved, _loss(solved.scores(features), labels)
+
+    found, loss = job.engine.from_first(solve)  # one process has all the cores, and all get the same
     put_into(state.model, found)
-    for parameter in state.model.head.parameters():
-        job.engine.average(parameter.data)  # processes may differ in the last bit
     seconds = time.perf_counter() - began
     classes = state.model.classes
     intervals = expected_interval(labels, sample_mask(state.labels.table.select(rows)))
@@ -54,7 +57,7 @@ def solve_head(job: Job, state: State, batches: Batches, epoch: int) -> dict[str
         job.report.line(f"no present label is known of {len(nothing)} classes; their score is the same for all images")
     return {
         "epoch": epoch + 1,
-        "loss": _loss(found.scores(features), labels),
+        "loss": loss,
         "learning_rate": 0.0,
         "seconds": round(seconds, 3),
         "images_per_second": round(len(rows) / seconds, 1),
@@ -90,7 +93,7 @@ def start_head(job: Job, data: Data, model: Model, batches: Batches) -> None:
     """
     stages, source = model.backbone.num_stages, batches.train
     if source.stage != stages:
-        with job.engine.first_alone(), job.report.bar("computing image features") as bar:
+        with job.report.bar("computing image features") as bar:
             source = open_source(
                 model,
                 stages,
@@ -100,12 +103,11 @@ def start_head(job: Job, data: Data, model: Model, batches: Batches) -> None:
                 max_pixels=job.config.images.max_pixels,
                 device=job.engine.device,
                 progress=bar,
+                names=data.contents,
+                crew=job.engine.crew(),
             )
     labels = data.labels(job.config)
-    solved = _solve(job, labels, head_features(model, source, labels.rows))
-    put_into(model, solved)
-    for parameter in model.head.parameters():
-        job.engine.average(parameter.data)  # processes may differ in the last bit
+    put_into(model, job.engine.from_first(lambda: _solve(job, labels, head_features(model, source, labels.rows))))
 
 
 def _solve(job: Job, labels: TrainingLabels, features: NDArray[np.float32]) -> LinearHead:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.images import identical
 from partlabel.labels.holdout import shared_pairs
 from partlabel.labels.table import LabelTable
 
@@ -29,7 +26,10 @@ class Shared:
 
 
 def check_leaks(
-    table: LabelTable, paths: Sequence[Path], validation: LabelTable, validation_paths: Sequence[Path]
+    table: LabelTable,
+    contents: NDArray[np.bytes_],
+    validation: LabelTable,
+    validation_contents: NDArray[np.bytes_],
 ) -> Shared:
     """Refuse validation labels that are trained on, and count validation images that are.
 
@@ -37,15 +37,15 @@ def check_leaks(
 
     Args:
         table: labels to train on.
-        paths: the image of each row.
+        contents: the hash of each row's file, see :func:`partlabel.images.content_hash`.
         validation: labels to validate on, of the same classes.
-        validation_paths: the image of each row.
+        validation_contents: the hash of each row's file.
 
     Raises:
         UserError: labels of an image and a class are in both tables; all are named.
     """
     name_row = table.image_index(validation.images)
-    row = _same_content(paths, validation_paths, name_row)
+    row = _same_content(contents, validation_contents, name_row)
     names = validation.images.to_pylist()
     seen = shared_pairs(table, validation)
     image, cls = validation.pair_images(), validation.indices.astype(np.int64)
@@ -63,18 +63,10 @@ def check_leaks(
 
 
 def _same_content(
-    paths: Sequence[Path], validation_paths: Sequence[Path], name_row: NDArray[np.int64]
+    contents: NDArray[np.bytes_], validation_contents: NDArray[np.bytes_], name_row: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """For each validation image the row of the training image of the same name, else of the same bytes, else -1."""
-    row = np.array(name_row, np.int64)
-    trained = {path: i for i, path in reversed(list(enumerate(paths)))}
-    for i in np.flatnonzero(row < 0).tolist():
-        row[i] = trained.get(validation_paths[i], -1)
-    open_ = [validation_paths[i] for i in np.flatnonzero(row < 0).tolist()]
-    group_of: dict[Path, int] = {}
-    for group in identical([*trained, *open_]):
-        first = next((trained[path] for path in group if path in trained), -1)
-        group_of |= dict.fromkeys(group, first)
-    for i in np.flatnonzero(row < 0).tolist():
-        row[i] = group_of.get(validation_paths[i], -1)
-    return row
+    known, first = np.unique(contents, return_index=True)
+    at = np.minimum(np.searchsorted(known, validation_contents), len(known) - 1)
+    same = np.where(known[at] == validation_contents, first[at], -1)
+    return np.where(name_row < 0, same, name_row)

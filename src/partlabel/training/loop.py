@@ -125,14 +125,15 @@ def train(
         engine.from_first(lambda: held.enter_context(holding(out, "partlabel train", make=True)))
         if dataset is not None:
             keep(job, dataset, labels, Path(images))
-        agree(engine, labels, Path(images), validation, truth, config, elsewhere)
+        crew = agree(engine, labels, Path(images), validation, truth, config, elsewhere)
 
         identity = _identity(config, labels, validation, earlier, elsewhere) | names_of(transform)
         started = engine.from_first(lambda: is_started(job.out, identity, resume))
         if resume and not started:
             job.report.line(f"{out} holds no run yet: a new one begins")
         with engine.together():
-            data = prepare_data(config, labels, Path(images), validation, truth, job.report, earlier, elsewhere)
+            facts = (validation, truth, reporter, earlier, elsewhere, crew)
+            data = prepare_data(config, labels, Path(images), *facts)
         agree_on_data(engine, data)
         identity["labels of usable images"] = data.table.content_hash()
         engine.from_first(lambda: is_started(job.out, identity, resume))

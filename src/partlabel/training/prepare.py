@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import warnings
-import zipfile
-import zlib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partlabel.core.compute import ALONE, Crew
 from partlabel.core.errors import PartlabelWarning, UserError
-from partlabel.core.files import replacing
 from partlabel.core.progress import Reporter
-from partlabel.images import check, find, resolve
+from partlabel.images import ImageCheck, find, resolve
+from partlabel.images.checking import conclude
+from partlabel.images.looking import Looked, look, record_folder
 from partlabel.labels.table import LabelTable
-from partlabel.training.batches import cache_folder
 from partlabel.training.config import ImageConfig
 
 
@@ -28,13 +25,14 @@ from partlabel.training.config import ImageConfig
 class Prepared:
     """A table whose images are all there and whole.
 
-    ``paths``: the image of each row. ``skipped``: (name, reason) of the rows left out. ``animated``: images of
-    which only the first frame is used. ``prints``: fingerprints of the images, see
+    ``paths``: the image of each row. ``contents``: (N,) hash of each file. ``skipped``: (name, reason) of the rows left
+    out. ``animated``: images of which only the first frame is used. ``prints``: fingerprints of the images, see
     :func:`partlabel.images.near_copies.fingerprint`.
     """
 
     table: LabelTable
     paths: list[Path]
+    contents: NDArray[np.bytes_]
     skipped: list[tuple[str, str]]
     animated: list[str]
     prints: NDArray[np.uint8]
@@ -69,8 +67,9 @@ def prepare(
     workers: int | None,
     reporter: Reporter,
     elsewhere: tuple[str, Path] | None = None,
+    crew: Crew = ALONE,
 ) -> Prepared:
-    """Find and decode every image of a table.
+    """Find and decode every image of a table; those that were looked at before, and have not changed, are not read.
 
     Args:
         table: the labels; its image names are files in ``folder``.
@@ -78,6 +77,7 @@ def prepare(
         config: what to do with bad images.
         workers: decoding threads.
         reporter: shows the progress.
+        crew: the processes that share the work out, and read the same files; all of them call this.
         elsewhere: a beginning of names whose images lie in another folder, see :func:`partlabel.images.find`.
 
     Raises:
@@ -88,7 +88,9 @@ def prepare(
     missing = [(name, "missing") for name, file in zip(names, files, strict=True) if file is None]
     there = np.array([file is not None for file in files])
     paths = [file for file in files if file is not None]
-    good, bad, animated, prints = _checked(paths, config, workers, reporter)
+    checked, contents = _checked(paths, config, workers, reporter, crew)
+    good, bad, prints = checked.good, checked.bad, checked.prints
+    assert prints is not None
     if bad and config.on_bad == "error":
         raise UserError(f"{len(bad)} of {len(names)} images cannot be used", [f"{p}: {reason}" for p, reason in bad])
     rows = np.flatnonzero(there)[good]
@@ -96,31 +98,21 @@ def prepare(
         raise UserError(f"none of the {len(names)} images in {folder} can be used")
     skipped = missing + [(os.path.relpath(path, folder), reason) for path, reason in bad]
     kept = [path for path, is_good in zip(paths, good, strict=True) if is_good]
-    return Prepared(table.select(rows) if skipped else table, kept, skipped, animated, prints[good])
+    table = table.select(rows) if skipped else table
+    return Prepared(table, kept, contents[good], skipped, checked.animated, prints[good])
 
 
 def _checked(
-    paths: Sequence[Path], config: ImageConfig, workers: int | None, reporter: Reporter
-) -> tuple[np.ndarray, list[tuple[str, str]], list[str], NDArray[np.uint8]]:
-    """The check of the images; files that passed before and have the same size and time are not decoded again."""
-    digest = hashlib.blake2b(str(config.max_pixels).encode(), digest_size=16)
-    for path in paths:
-        try:
-            stat = path.stat()
-        except OSError:  # a link to nothing; the check says so
-            digest.update(os.urandom(8))
-            continue
-        digest.update(os.fsencode(path.resolve()) + f"\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
-    passed = cache_folder() / "checked" / f"{digest.hexdigest()}.npz"
-    # not there, or damaged (zip files have checksums): the check is made again
-    with suppress(OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error), np.load(passed) as stored:
-        return np.ones(len(paths), bool), [], stored["animated"].tolist(), stored["prints"]
+    paths: Sequence[Path], config: ImageConfig, workers: int | None, reporter: Reporter, crew: Crew
+) -> tuple[ImageCheck, NDArray[np.bytes_]]:
+    """The check of the images, each by one process of the crew, and the hashes of their files."""
+    ends = [round(i * len(paths) / crew.world) for i in range(crew.world + 1)]
+    own = paths[ends[crew.rank] : ends[crew.rank + 1]]
     with reporter.bar("checking images") as bar:
-        result = check(paths, max_pixels=config.max_pixels, workers=workers or None, progress=bar, with_prints=True)
-    assert result.prints is not None
-    if not result.bad:
-        with suppress(OSError, UserError):  # it only saves time
-            passed.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(passed) as temporary, open(temporary, "wb") as file:
-                np.savez(file, animated=np.array(result.animated, np.str_), prints=result.prints)
-    return result.good, result.bad, result.animated, result.prints
+        parts = crew.collect(
+            lambda: look(
+                own, max_pixels=config.max_pixels, workers=workers or None, progress=bar, store=record_folder()
+            )
+        )
+    looked = Looked.of(parts)
+    return conclude(paths, looked, with_prints=True), looked.rows["content"]

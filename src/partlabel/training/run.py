@@ -273,7 +273,9 @@ class Run:
         """Load the model of the best or of the last epoch."""
         from partlabel.models.model import Model  # loads torch, which those who only read tables can do without
 
-        return Model.load(self.folder, which=which, network=self._network)
+        model = Model.load(self.folder, which=which, network=self._network)
+        model.precision = self.config.precision
+        return model
 
     @cached_property
     def metrics(self) -> Metrics:

@@ -115,6 +115,7 @@ def build_model(job: Job, labels: LabelTable) -> Model:
         raise UserError("a network of your own without `stages` and `head` cannot be frozen in part: freeze = 'none'")
     if model.start_note:
         job.report.line(model.start_note)
+    model.precision = config.precision
     model.freeze(frozen_stages(config.freeze, model))
     if config.freeze_batch_norm is None and config.freeze != "all" and freezes_batch_norm(config, job.engine.world):
         job.report.line("batch normalisation keeps its mean and variance, as few images go through the network at once")
@@ -138,7 +139,7 @@ def open_batches(job: Job, data: Data, model: Model, *, new: bool) -> Batches:
     stage = frozen_stages(config.freeze, model) if job.augment is None else 0
     what = "decoding images" if stage == 0 else "computing image features"
 
-    def source(paths: list[Path], flip: bool, what: str) -> Source:
+    def source(paths: list[Path], names: NDArray[np.bytes_] | None, flip: bool, what: str) -> Source:
         with job.report.bar(what) as bar:
             return open_source(
                 model,
@@ -150,12 +151,13 @@ def open_batches(job: Job, data: Data, model: Model, *, new: bool) -> Batches:
                 device=device,
                 progress=bar,
                 store=job.augment is None,
+                names=names,
+                crew=job.engine.crew(),
             )
 
-    with job.engine.first_alone():  # the first process fills the cache, the others find it
-        train = source(data.paths, config.images.flip, what)
-        own = data.validation_paths
-        validation = train if own is None else source(own, False, f"{what} (validation)")
+    train = source(data.paths, data.contents, config.images.flip, what)
+    own = data.validation_paths
+    validation = train if own is None else source(own, data.validation_contents, False, f"{what} (validation)")
     untouched = new and model.started_from is None and config.optim.name != "closed-form"
     untouched = untouched and not config.model.is_own
     if untouched and stage == model.backbone.num_stages and isinstance(train, Stored):

@@ -98,8 +98,9 @@ def _large(losses: Tensor, unknown: Tensor, epoch: int, delta: float) -> Tensor:
     if not (epoch >= 1 and 0 <= delta <= 100):
         raise ValueError(f"epoch >= 1 and 0 <= delta <= 100, not {epoch} and {delta}")
     share = losses.numel() * (epoch - 1) * delta / 100
-    count = min(math.ceil(share - 1e-6), int(unknown.sum()))  # a share of 3.0000000001 labels is 3
+    count = min(math.ceil(share - 1e-6), losses.numel())  # a share of 3.0000000001 labels is 3
     if count <= 0:
         return torch.zeros_like(unknown)
-    candidates = torch.where(unknown, losses.detach(), -1).flatten()
-    return torch.zeros_like(unknown).flatten().index_fill(0, candidates.topk(count).indices, True).view_as(unknown)
+    candidates = torch.where(unknown, losses.detach(), -1).flatten()  # how many are unknown, a GPU would be asked for
+    largest = torch.zeros_like(unknown).flatten().index_fill(0, candidates.topk(count).indices, True)
+    return largest.view_as(unknown) & unknown
