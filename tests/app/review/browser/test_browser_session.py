@@ -262,7 +262,7 @@ def test_a_phone_is_enough(chromium: Browser, watch: Watch, server: Served) -> N
         ):
             pair, before = asked(page), page.locator(".kicker").first.inner_text()
             act()
-            page.wait_for_function("said => document.querySelector('#single .kicker').textContent !== said", arg=before)
+            page.wait_for_function("said => document.querySelector('#single .kicker')?.textContent !== said", arg=before)
             given[pair] = meant
         _swipe(page, 40)  # too short to be meant
         saved(page)
@@ -310,7 +310,7 @@ def test_a_tab_that_stays_open_while_another_run_is_served_loses_and_mixes_up_no
             saved(page, "1 waiting")
             server.start()
             page.get_by_role("button", name="Try now").click()
-            page.wait_for_function("() => document.getElementById('run').textContent === 'run'")
+            page.wait_for_function("() => document.getElementById('run')?.textContent === 'run'")
             page.wait_for_selector(".banner-news")
             assert "1 answer for the run other" in page.locator(".banner-news").inner_text()
             saved(page)
