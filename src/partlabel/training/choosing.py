@@ -3,8 +3,10 @@
 On a CPU the candidates are frozen backbones whose weights are installed, each at some image sizes, with the round of
 self-training and without. Their features of some images of the training part are computed until the time is over, and
 each is judged by out-of-fold average precision on the known labels of these images (:mod:`partlabel.training.folds`).
-The preset ``small`` stays, unless another is better by two standard errors over the classes: on few labels the largest
-of several numbers is mostly luck. On a GPU, and in several processes, nothing is tried, and a rule decides.
+The largest
+backbone stays, unless another setting is better by two standard errors over the classes: on few labels the largest of
+several numbers is mostly luck, and the larger backbone is nearly always better (LOG.md). On a GPU, and in several
+processes, nothing is tried, and a rule decides.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from partlabel.images.looking import GOOD, look, record_folder
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import average_precision
 from partlabel.models.model import Model
-from partlabel.models.weights import WHEELS, has_wheel
+from partlabel.models.weights import has_wheel
 from partlabel.training.batches import Stored, open_source
 from partlabel.training.config import Config
 from partlabel.training.data import lasting_split
@@ -139,7 +141,7 @@ def decide(tried: Sequence[Candidate]) -> tuple[Candidate | None, str]:
     if not tried:
         return None, "as nothing could be tried in the time"
     first = tried[0]
-    best, gain, reason = first, 0.0, "as none is better by two standard errors"
+    best, gain, reason = first, 0.0, "as the best on most tables, and no other is better here by two standard errors"
     for other in tried[1:]:
         gains = 100 * (other.precision - first.precision)
         gains = gains[np.isfinite(gains)]
@@ -169,12 +171,12 @@ def _by_rule(labels: LabelTable, machine: Machine) -> tuple[Config, str | None]:
 
 
 def candidates() -> list[tuple[str, dict[str, Any]]]:
-    """Backbones and image sizes with weights at hand, the preset's own first: name and changes."""
-    sizes = {"tf_efficientnet_lite0": (288, 224), "tf_efficientnet_lite2": (288,)}
+    """Backbones and image sizes with weights at hand, the best on most tables first: name and changes."""
+    sizes = {"tf_efficientnet_lite2": (288,), "tf_efficientnet_lite0": (288, 224)}
     return [
         (f"{name.removeprefix('tf_efficientnet_')} at {size} px", {"model__backbone": name, "images__size": size})
-        for name in WHEELS
-        for size in sizes.get(name, ())
+        for name in sizes
+        for size in sizes[name]
         if has_wheel(name)
     ]
 
