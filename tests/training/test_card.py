@@ -60,7 +60,7 @@ def test_the_best_model_tells_data_metrics_and_thresholds(run):
     assert "Classes without a known present label: never" in text
     after = fitted.thresholds.after
     assert f"| cat | {after.present[0]} | {after.absent[0]} |" in text
-    assert f"{100 * after.f1[0]:.1f} | {fitted.thresholds.values[0]:.3f} | calibrated |" in text
+    assert f"{100 * after.f1[0]:.1f} | {fitted.thresholds.values[0]:.3f} | {fitted.thresholds.sources[0]} |" in text
     assert "| red \\| dark |" in text
     assert f"macro-F1 {100 * fitted.crossed.macro_f1:.1f}, micro-F1" in text
     assert "Thresholds: best F1." in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import textwrap
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,7 +69,8 @@ def draw(found: Inspection, path: str | os.PathLike[str]) -> None:
     for number, line in enumerate(notes):
         down = TOP + (left if notes_left else right) + 0.3 + LINE * number
         _text(figure, MARGIN if notes_left else SECOND, down, line, color=ALERT, size=8.5)
-    with replacing(path) as temporary:
+    with replacing(path) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a class named in a script that the font lacks
         figure.savefig(temporary, format="png")
 
 

@@ -113,7 +113,7 @@ class OnnxModel:
 def quiet() -> Generator[None]:
     """Keep the remarks of exporters and of onnx from the user for the block; errors are raised anyway."""
     before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.CRITICAL)  # onnxruntime logs tracebacks of what it raises
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

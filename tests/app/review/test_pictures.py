@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from partlabel.app.review.app import REVIEW, make_app
 from partlabel.app.review.pictures import PHOTO, THUMBNAIL, ChangedError, NoPictureError, Pictures
 from partlabel.core.errors import UserError
+from partlabel.core.files import machine
 from partlabel.images import decode, resolve
 from partlabel.images.contents import known_contents
 from partlabel.labels.table import LabelTable
@@ -222,3 +223,13 @@ def test_a_table_whose_names_lead_out_is_not_opened(folder, tmp_path):
     table = LabelTable.from_dense(["good.png", "../secret.png"], ["x"], [[1], [0]])
     with pytest.raises(UserError, match="1 image names lead out"):
         make_run(tmp_path, table, np.zeros((2, 1), np.float32), folder)
+
+
+def test_what_a_killed_server_left_of_a_thumbnail_is_gone_at_the_next_start(made):
+    made.open().close()
+    kept = made.run / "review" / "cache" / "thumbnails" / "ab"
+    kept.mkdir(parents=True, exist_ok=True)
+    left = kept / f".x.jpg.{machine()}-999999999-0123456789ab.tmp"
+    left.touch()
+    made.open().close()
+    assert not left.exists()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing
+from partlabel.core.files import replacing, sweep
 from partlabel.images import ImageError, decode
 from partlabel.images.contents import facts_of, read_hash
 
@@ -74,6 +74,8 @@ class Pictures:
         self._contents = contents["hash"]
         self._facts = contents["facts"].copy()
         self._cache = cache
+        for kept in cache.glob("*"):  # what a killed server left there
+            sweep(kept)
         self._large = threading.Lock()
 
     def content(self, number: int) -> str:

@@ -195,7 +195,7 @@ def test_two_browsers_that_disagree_see_a_conflict_and_settle_it(
         assert page.locator("#tools .badge").inner_text() == "0"
         page.get_by_role("button", name="Close", exact=True).click()
         page.get_by_role("button", name="Conflicts").click()
-        page.wait_for_function("document.querySelector('#conflicts .dialog-note').innerText.startsWith('None.')")
+        page.wait_for_function("() => document.querySelector('#conflicts .dialog-note').innerText.startsWith('None.')")
 
 
 def test_answers_given_while_the_server_is_killed_are_kept_and_arrive(
