@@ -73,7 +73,12 @@ def _on_ray(run: Any, work: Work, done: Done) -> Done:
 
     started = not ray.is_initialized()
     if started:
-        ray.init(log_to_driver=False, logging_level=logging.WARNING, include_dashboard=False)
+        ray.init(
+            os.environ.get("RAY_ADDRESS", "local"),
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+            include_dashboard=False,
+        )
     try:
         gpus = 1 if has_gpu() else 0
         task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=_RETRIES)(_one)

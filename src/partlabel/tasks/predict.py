@@ -19,15 +19,21 @@ from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.optional import load
 from partlabel.core.progress import Reporter
-from partlabel.images import ImageDataset, Listed, list_images, make_loader
+from partlabel.images import MAX_PIXELS, ImageDataset, Listed, list_images, make_loader
+from partlabel.models.compiled import is_averaged
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
 from partlabel.tasks.sheets import write_wide, write_workbook
+from partlabel.training.batches import Source, open_source
 from partlabel.training.config import Config
 from partlabel.training.run import SETTINGS, Run
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+#: fewer images are run faster than they are looked up
+FEW = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +176,7 @@ def score(
     *,
     device: str | torch.device | None = None,
     workers: int | None = None,
+    keep: bool | None = None,
 ) -> NDArray[np.float32]:
     """Return the scores of image files; :func:`partlabel.tasks.scoring.scored` is for many images and classes.
 
@@ -178,6 +185,7 @@ def score(
         paths: N image files.
         device: where to run; None takes the GPU if there is one. An exported classifier always runs on the CPU.
         workers: loader processes; None chooses.
+        keep: features of the images are looked up, and stored, where the model averages them; None: of many images.
 
     Returns:
         (N, C) float32 scores, before the sigmoid, in the order of ``paths``.
@@ -187,7 +195,7 @@ def score(
     """
     scores = np.empty((len(paths), len(model.classes)), np.float32)
     with Reporter().bar("scoring images") as bar:
-        for rows, values in score_batches(model, paths, device=device, workers=workers):
+        for rows, values in score_batches(model, paths, device=device, workers=workers, keep=keep):
             scores[rows] = values
             bar(int(rows[-1]) + 1, len(paths))
     return scores
@@ -200,6 +208,7 @@ def score_batches(
     cut: int | None = None,
     device: str | torch.device | None = None,
     workers: int | None = None,
+    keep: bool | None = None,
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Give the scores of image files batch by batch, in order: row numbers (n,) and scores (n, C).
 
@@ -209,6 +218,7 @@ def score_batches(
         cut: no batch reaches over a multiple of this number.
         device: as there.
         workers: as there.
+        keep: as there.
 
     Raises:
         UserError: an image cannot be read.
@@ -218,19 +228,40 @@ def score_batches(
         cut = cut or max(count, 1)
         parts = ((start, min(start + cut, count)) for start in range(0, count, cut))
         rows = [np.arange(a, min(a + size, end)) for start, end in parts for a in range(start, end, size)]
+        stage = model.backbone.num_stages if isinstance(model, Model) else 0
+        if isinstance(model, Model) and is_averaged(model, stage) and (count > FEW if keep is None else keep):
+            source = _features(model, [Path(path) for path in paths], loader_workers(on, workers, count))
+            for batch, features in zip(rows, source.batches(rows, None), strict=True):
+                yield batch, run(features, stage)
+            return
         dataset = ImageDataset(paths, model.preprocessing.size)
         loader = make_loader(dataset, [batch.tolist() for batch in rows], loader_workers(on, workers, count))
         for batch, (pixels, _) in zip(rows, loader, strict=True):
             yield batch, run(pixels)
 
 
+def _features(model: Model, paths: list[Path], workers: int) -> Source:
+    """What the head of a model takes of images: stored by a training or an earlier task, or computed now and stored."""
+    with Reporter().bar("computing image features") as bar:
+        return open_source(
+            model,
+            model.backbone.num_stages,
+            paths,
+            flip=False,
+            workers=workers,
+            max_pixels=MAX_PIXELS,
+            device=model.pixel_scale.device,
+            progress=bar,
+        )
+
+
 @contextmanager
 def scorer(
     model: Model | OnnxModel, device: str | torch.device | None = None
-) -> Generator[tuple[str, Callable[[Tensor], NDArray[np.float32]]]]:
+) -> Generator[tuple[str, Callable[..., NDArray[np.float32]]]]:
     """Make a model ready; give the kind of device it runs on, and a function from pixels (n, 3, H, W) to scores (n, C).
 
-    The mode of the model is put back at the end.
+    The function also takes the output of so many stages and their number. The mode of the model is put back at the end.
     """
     if isinstance(model, OnnxModel):
         yield "cpu", lambda pixels: model(pixels.numpy())
@@ -239,9 +270,9 @@ def scorer(
     was_training = model.training
     model.eval().to(on)
 
-    def run(pixels: Tensor) -> NDArray[np.float32]:
+    def run(images: Tensor, stage: int = 0) -> NDArray[np.float32]:
         with torch.inference_mode(), autocast(on, model.precision):
-            return model(pixels.to(on).contiguous(memory_format=torch.channels_last)).float().cpu().numpy()
+            return model(images.to(on).contiguous(memory_format=torch.channels_last), stage).float().cpu().numpy()
 
     yield on.type, run
     model.train(was_training)

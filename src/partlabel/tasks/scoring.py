@@ -69,7 +69,7 @@ def scored(
     """
     if len(paths) <= FEW:
         check(paths).raise_if_bad()
-        return Scores.of(score(model, paths, device=device, workers=workers))
+        return Scores.of(score(model, paths, device=device, workers=workers, keep=True))
     on = "cpu" if isinstance(model, OnnxModel) else torch.device(device or default_device()).type
     folder = cache_folder() / "scores" / model_digest(model, on)
     try:
@@ -234,7 +234,7 @@ def _fill(
 ) -> None:
     """Score images and write a file for each ``IN_FILE`` of them."""
     contents = known["hash"]
-    batches = score_batches(model, paths, cut=IN_FILE, device=device, workers=workers)
+    batches = score_batches(model, paths, cut=IN_FILE, device=device, workers=workers, keep=True)
     with Reporter().bar("scoring images") as bar:
         for start in range(0, len(paths), IN_FILE):
             end = min(start + IN_FILE, len(paths))

@@ -115,7 +115,7 @@ def scores_of(
         new = [paths[i] for i in missing]
         with Reporter().bar("checking images") as bar:
             check(new, progress=bar).raise_if_bad()
-        scores[missing] = half(score(Run(run).model, new))
+        scores[missing] = half(score(Run(run).model, new, keep=True))
     store_scores(target, contents, scores)
     return np.load(target, mmap_mode="r")
 
