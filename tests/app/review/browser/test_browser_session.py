@@ -262,7 +262,9 @@ def test_a_phone_is_enough(chromium: Browser, watch: Watch, server: Served) -> N
         ):
             pair, before = asked(page), page.locator(".kicker").first.inner_text()
             act()
-            page.wait_for_function("said => document.querySelector('#single .kicker')?.textContent !== said", arg=before)
+            page.wait_for_function(
+                "said => document.querySelector('#single .kicker')?.textContent !== said", arg=before
+            )
             given[pair] = meant
         _swipe(page, 40)  # too short to be meant
         saved(page)
