@@ -16,6 +16,7 @@ from partlabel.app.report.data import random_check
 from partlabel.app.report.intervals import difference
 from partlabel.app.report.results import _curve
 from partlabel.core.errors import UserError
+from partlabel.core.records import read_record, write_record
 from partlabel.metrics import evaluate
 from partlabel.models.description import read_description
 from partlabel.training.run import read_runs
@@ -189,11 +190,11 @@ def test_a_run_after_another_is_compared_with_it(runs, tmp_path):
     held, scores = world()
     make_run(tmp_path / "second", held, scores)
     marker = tmp_path / "second" / "run.json"
-    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"after": str(runs / "one")}))
+    write_record(marker, read_record(marker) | {"after": str(runs / "one")})
     found = collect([tmp_path / "second"], resamples=20)
     assert [row["name"] for row in found["runs"]] == ["one", "second"]
     assert found["comparison"]["first"] == "one"
-    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"after": str(tmp_path / "gone")}))
+    write_record(marker, read_record(marker) | {"after": str(tmp_path / "gone")})
     assert collect([tmp_path / "second"], resamples=20)["comparison"] is None
 
 
