@@ -183,7 +183,7 @@ def test_a_run_is_completed_by_command_in_every_format(trained, tmp_path, capsys
     monkeypatch.setattr(risk_control, "compare", lambda *arguments: (0.0, 1.0, True))
     truth = make_pictures(tmp_path / "again", 60).dense()
     monkeypatch.setattr(
-        sys.modules["partlabel.tasks.complete"],
+        sys.modules["partlabel.tasks.scoring"],
         "scored",
         lambda model, paths: Scores.of(3 * truth[[int(p.stem) for p in paths]].astype(np.float32)),
     )

@@ -299,9 +299,9 @@ def test_parts_are_no_larger_than_asked(tmp_path, monkeypatch):
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
     original, seen = epoch.step, []
 
-    def looking(job, state, stage, images, own, batch_size, *, last):
-        seen.append((len(images), batch_size, last))
-        return original(job, state, stage, images, own, batch_size, last=last)
+    def looking(job, state, stage, part):
+        seen.append((len(part.images), part.batch_size, part.last))
+        return original(job, state, stage, part)
 
     monkeypatch.setattr(epoch, "step", looking)
     table = make_pictures(tmp_path / "pictures", 10)

@@ -110,16 +110,11 @@ def test_exchanged_images_are_scored_anew_and_old_answers_about_them_do_not_coun
     exchange(made.images / "002.png", 251)
     asked = []
 
-    class Model:
-        @staticmethod
-        def load(run, which="best", **options):
-            return None
-
     def score(model, paths, *args, **options):
         asked.extend(path.name for path in paths)
         return np.full((len(paths), 3), 9.0, np.float32)
 
-    monkeypatch.setattr("partlabel.models.model.Model", Model)
+    monkeypatch.setattr("partlabel.training.run.Run.model", None)
     monkeypatch.setattr("partlabel.tasks.predict.score", score)
     again = made.open()
     assert asked == ["002.png"]
