@@ -66,6 +66,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(reason)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests and the processes that they start neither read nor fill the cache of the person who runs them."""
+    os.environ["PARTLABEL_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder with ``data`` and ``cases``; a test that asks for it is marked ``shared_data``."""

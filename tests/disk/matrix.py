@@ -61,7 +61,7 @@ NOISE = re.compile(
 #: files of which two good runs differ: times, a random name
 VARYING = re.compile(
     r"epoch-\d+\.pt|.*\.sqlite.*|.*\.import\.(json|txt)|report\.(html|json)|.*\.onnx|.*\.pt2|"
-    r"labels-\d.*|contents-.*\.npy|.*\.report\.(json|txt)|.*\.lock"
+    r"labels-\d.*|record\.csv|contents-.*\.npy|.*\.report\.(json|txt)|.*\.lock"
 )
 
 

@@ -12,10 +12,15 @@ import pytest
 
 from partlabel import LabelTable
 from partlabel.app.cli import main
+from tests.processes import PRELOADED
 
 #: processes, and rounds of each command
 PROCESSES, ROUNDS = 4, 3
-fork = multiprocessing.get_context("fork")
+# not forked from the process of the tests: autograd does not work in a copy of a process that has used it
+context = multiprocessing.get_context(
+    "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+)
+context.set_forkserver_preload(PRELOADED)
 
 
 def _child(words: list[str], barrier, said) -> None:
@@ -32,8 +37,8 @@ def _child(words: list[str], barrier, said) -> None:
 
 def at_once(processes: int, *words: str) -> list[tuple[object, str]]:
     """Run a command in so many processes that start at the same moment; their exit codes and what they printed."""
-    barrier, said = fork.Barrier(processes), fork.Queue()
-    workers = [fork.Process(target=_child, args=(list(words), barrier, said)) for _ in range(processes)]
+    barrier, said = context.Barrier(processes), context.Queue()
+    workers = [context.Process(target=_child, args=(list(words), barrier, said)) for _ in range(processes)]
     for worker in workers:
         worker.start()
     found = [said.get(timeout=300) for _ in workers]
