@@ -22,10 +22,7 @@ round of self-training (half of the present labels that are expected among the u
 evidence, drawn to a usual value where few present labels are known, and by out-of-fold average precision. All of it was
 chosen on held-out training images. A seed draws the known labels. `asked`: 1 % known at random, then asked in rounds
 (12 up to 10 %) by the growth rule of `partlabel next` up to the share; how many unknown labels are present is read from
-that 1 %. Rows marked * are of an earlier version: the evidence alone, all other unknown labels absent in the round, six
-rounds of questions, and the share of present ones read from all known labels."""
-#: measured before the last changes
-EARLIER = ("headline-lite0-288", "asked-lite0-288", "headline-lite2-288")
+that 1 %."""
 GRID = """Tables of {sizes} training images, 2, 12 and 80 classes, 1 to 100 % known, at random (each pair with the same
 chance), by habit (each image with a rate of its own, present labels three times as likely) or of one sign (present
 labels only); mAP on 2,000 images held out, with the strength that the table chooses and with the best of eleven
@@ -60,14 +57,13 @@ def render(results: Results) -> str:
     lines = []
     for network in ("lite0-224", "lite0-288", "lite2-288", "digits"):
         for what in ("headline", "asked"):
-            mark = "*" if f"{what}-{network}" in EARLIER else ""
             groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
             for name, row in _read(f"{what}-{network}").items():
                 share, _, rest = name.partition(", seed ")
                 groups[share + (", no round" if rest.endswith("without") else "")].append(row)
             for name, rows in groups.items():
                 maps = ([row[key] for row in rows] for key in ("map80", "map18"))
-                lines.append((network + mark, name, str(len(rows)), *(_mean(values) for values in maps)))
+                lines.append((network, name, str(len(rows)), *(_mean(values) for values in maps)))
     found = [words(ABOUT), table(("network and size", "labels", "seeds", "mAP80", "mAP18"), lines)]
     grid = _read("grid-lite0-288")
     if grid:
