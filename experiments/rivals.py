@@ -187,7 +187,7 @@ def chosen(setting: str, name: str) -> tuple[Variant, dict[str, Any]]:
     return variants[best], rows[best]
 
 
-def test(bench: Bench, setting: str, only: list[str] | None = None) -> None:
+def measure(bench: Bench, setting: str, only: list[str] | None = None) -> None:
     """The rows of ``test``."""
     store = Store(RESULTS / "rivals" / f"test-{setting}.jsonl")
     found = store.read()
@@ -204,7 +204,8 @@ def test(bench: Bench, setting: str, only: list[str] | None = None) -> None:
             own = METHODS[name][0](data, **variant)
             weight, bias = m.train(data, own, np.full(len(SEEDS), RATE), np.full(len(SEEDS), row["decay"]), 0)
             scores = (torch.from_numpy(bench.x_test) @ weight + bias[:, None]).numpy()
-        record = {"variant": row_name(name, variant), "decay": row["decay"], **measured(bench, scores, row["threshold"])}
+        found[name] = measured(bench, scores, row["threshold"])
+        record = {"variant": row_name(name, variant), "decay": row["decay"], **found[name]}
         store.add(name, {**record, "seconds": round(time.process_time() - began, 1)})
         print(setting, name, np.mean(record["map80"]), flush=True)
 
@@ -230,7 +231,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     bench = Bench.of(arguments.data)
     for setting in arguments.settings:
-        (tune if arguments.what == "tune" else test)(bench, setting, arguments.methods)
+        (tune if arguments.what == "tune" else measure)(bench, setting, arguments.methods)
 
 
 if __name__ == "__main__":

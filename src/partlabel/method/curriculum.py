@@ -144,9 +144,9 @@ def class_adaptive(
     counts as the higher one. Where the labels are right, what stays unknown has the share present ``prior`` again, so
     that the same prior holds in the next round.
 
-    With ``theta_absent``, each sign has a share of its own, as in CAP: theta says how many of the expected present pairs
-    become present, ``theta_absent`` how many of the expected absent ones become absent. CAP looks at images without any
-    known label, this at the unknown pairs.
+    With ``theta_absent``, each sign has a share of its own, as in CAP: theta says how many of the expected present
+    pairs become present, ``theta_absent`` how many of the expected absent ones become absent. CAP looks at images
+    without any known label, this at the unknown pairs.
 
     Args:
         scores: float (N, C) of **all** images: a quantile of a mini-batch is not that of the class. Classes do not
