@@ -32,23 +32,7 @@ HELD_OUT, SEED = 2000, 123
 
 #: the head alone, on the frozen backbone
 FROZEN = Config.preset("small").replace(validation=0.0)
-#: the last stages from that head, small rates, batch normalisation as it is
-TUNED = FROZEN.replace(
-    freeze=6,
-    freeze_batch_norm=True,
-    images__flip=True,
-    optim__name="adamw",
-    optim__start="closed-form",
-    optim__epochs=4,
-    optim__batch_size=32,
-    optim__learning_rate=3e-4,
-    optim__layer_decay=0.7,
-    optim__weight_decay=0.05,
-    optim__warmup=0.2,
-    optim__ema=0.998,
-    loss__name="bce",
-    augment__mix="mixup",
-)
+TUNED = Config.preset("small-tuned").replace(validation=0.0)
 CANDIDATES: dict[str, Config] = {
     "frozen": FROZEN,
     "tuned": TUNED,
