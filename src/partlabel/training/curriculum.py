@@ -24,6 +24,7 @@ from partlabel.method.uncertainty import mc_dropout
 from partlabel.models.model import Head, Model
 from partlabel.models.scores import ScoreFile, Scores, ScoreWriter, read_scores
 from partlabel.training.batches import Source
+from partlabel.training.class_shares import share_interval
 from partlabel.training.config import RelabelConfig
 from partlabel.training.schedule import epoch_batches
 
@@ -241,7 +242,8 @@ def _by_class(table: LabelTable, rows: NDArray[np.int64], scores: Scores, config
             here = slice(start[low], start[high])
             labels[image[here], np.repeat(np.arange(len(some)), np.diff(start[low : high + 1]))] = value[here]
             before, values = torch.from_numpy(labels), torch.from_numpy(some).T.contiguous()
-            part = _difference(rows, before, fill(values, before, prior[low:high], config.threshold), values)
+            after = fill(values, before, prior[low:high], config.threshold, config.theta_absent)
+            part = _difference(rows, before, after, values)
             parts.append(Added(part.image, part.cls + low, part.value, part.score))
     return Added.of(parts)
 
@@ -313,7 +315,8 @@ def record(
         share known after), and, with a truth, ``truth``: of the labels added in this round and of all model labels, how
         many could be checked, the true positive rate (of the truly present, the share that was labelled present), the
         true negative rate (of the truly absent, the share labelled absent) and the accuracy of the labels of each sign
-        (table 2 of the paper).
+        (table 2 of the paper). Of a strategy that reads whole classes, ``classes`` also has the share that was expected
+        to be present and the 95 % interval that the random sample of known labels gives it.
     """
     seen = table.select(rows)
     present, absent = (
@@ -344,7 +347,19 @@ def record(
         {"class": name, "added_present": p, "added_absent": a, "known_share": k}
         for name, p, a, k in zip(table.classes, *numbers, strict=True)
     ]
+    if STRATEGIES[config.strategy].reads == "class":
+        result["theta_absent"] = config.threshold if config.theta_absent is None else config.theta_absent
+        for own, expected in zip(result["classes"], _expected(seen, config.strategy), strict=True):
+            own.update(expected)
     return result
+
+
+def _expected(table: LabelTable, strategy: str) -> list[dict[str, Any]]:
+    """What is expected of each class; the share present of a class without a known label lies between 0 and 1."""
+    present, absent = random_sample(table).class_counts()
+    ends = share_interval(present, present + absent).tolist()
+    prior = _prior(table, strategy).tolist()
+    return [{"expected_present": p, "expected_interval": end} for p, end in zip(prior, ends, strict=True)]
 
 
 def _rates(
