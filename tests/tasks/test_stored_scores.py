@@ -1,4 +1,4 @@
-"""Relabelling, suspects and thresholds by scores in shards, instead of images: what is the same, and what is refused."""
+"""Relabelling, suspects and thresholds by scores in shards: what is that of the images, and what is refused."""
 
 import json
 from contextlib import suppress
@@ -84,7 +84,7 @@ def test_thresholds_by_scores_in_shards(made, capsys):
 
 
 def test_suspects_among_labels_that_are_new_to_the_run(made, capsys):
-    folder, table, whole = made
+    folder, _, whole = made
     words = ["suspects", str(folder / "run"), "--scores", str(folder / "scores"), "-o", str(folder / "s.csv"), "--json"]
     assert main(words) == 0, "the validation part"
     validation = Run(folder / "run").validation

@@ -52,8 +52,8 @@ def near_copies(prints: NDArray[np.uint8]) -> list[tuple[int, int]]:
     """Find pairs of near-copies.
 
     Args:
-        prints: (N, BYTES) fingerprints. Of few images all pairs are compared, two billion in some seconds; of
-            many, those that agree in a part of the hash, a thirtieth of all pairs (:mod:`partlabel.images.near_hashes`).
+        prints: (N, BYTES) fingerprints. Of few images all pairs are compared, two billion in some seconds;
+            of many, a thirtieth of all pairs (:mod:`partlabel.images.near_hashes`).
 
     Returns:
         Pairs (i, k), i > k: image i is a near-copy of k, and k of no other; each i comes once, with the k that it is

@@ -1,6 +1,6 @@
 """Pairs of 64-bit hashes that differ in few bits.
 
-Of few hashes all pairs are compared. Of many, only those that agree roughly in one of four parts of 16 bits: hashes that
+Of few hashes all pairs are compared. Of many, only those that nearly agree in one of four parts of 16 bits: hashes that
 differ in at most 14 bits differ in at most 3 of some part (multi-index hashing: Norouzi, Punjani, Fleet, CVPR 2012),
 and few do. With 63 bits, as a perceptual hash has, that is a thirtieth of all pairs.
 """
@@ -79,7 +79,7 @@ def _near(values: Hashes, bits: int) -> tuple[Rows, Rows, NDArray[np.uint8]] | N
             order = np.argsort(key, kind="stable")
             start = np.searchsorted(key[order], np.arange(2**_PART + 1))
             every = np.arange(2**_PART)
-            # radii + 1 add up to bits + 1: hashes further apart in every part are so in all. The last one is the smallest
+            # radii + 1 add up to bits + 1: hashes that are further apart in every part are so in all
             masks = every[np.bitwise_count(every) < (bits + _PARTS - part) // _PARTS]
             if not len(masks):
                 continue
