@@ -147,7 +147,7 @@ def test_the_command_predicts_tar_files_in_shards(made, tmp_path, capsys):
     assert main(["predict", str(folder / "model"), str(folder / "photos"), "-o", output, "--top", "1"]) == 2
     assert "another keep and source" in capsys.readouterr().err
     assert main(["predict", str(folder / "model"), str(folder / "photos"), "-o", f"{output}.csv", "--top", "1"]) == 0
-    rows = Path(f"{output}.csv").read_text().splitlines()
+    rows = Path(f"{output}.csv").read_text(encoding="utf-8").splitlines()
     assert len(rows) >= 26
 
 

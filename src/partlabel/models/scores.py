@@ -369,8 +369,12 @@ class ScoreWriter:
             self._write()
             self._file.close()
         else:
-            with suppress(Exception):  # what went wrong before is what is said
-                self._file.close()
+            self.close()
+
+    def close(self) -> None:
+        """Close the file, whatever is in it, and whatever went wrong before, which is what is said."""
+        with suppress(Exception):
+            self._file.close()
 
 
 def read_scores(files: Sequence[ScoreFile], place: NDArray[np.int64] | None = None) -> Scores:

@@ -206,7 +206,7 @@ def write_whole(target: Place, write: Callable[[Path], None]) -> None:
         return
     import tempfile
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         own = Path(folder, "file")
         write(own)
         content = own.read_bytes()

@@ -252,7 +252,7 @@ class Spool:
     """Scores of images in a file that is gone at the end, written batch by batch and read class by class."""
 
     def __init__(self, classes: Sequence[str]) -> None:
-        self._folder = tempfile.TemporaryDirectory()
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._path = Path(self._folder.name, "scores.parquet")
         self._writer = ScoreWriter(self._path, classes)
         self._rows: list[NDArray[np.int64]] = []
@@ -261,6 +261,7 @@ class Spool:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._writer.close()  # Windows removes no open file
         self._folder.cleanup()
 
     def add(self, rows: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
