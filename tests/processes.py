@@ -12,6 +12,21 @@ from typing import Any
 PRELOADED = ["torch", "torch.distributed", "partlabel.training.loop", "partlabel.metrics"]
 
 
+def context() -> Any:
+    """How processes are started: forked from one that has imported what is slow to import, where the system can."""
+    forking = "forkserver" in multiprocessing.get_all_start_methods()
+    found = multiprocessing.get_context("forkserver" if forking else "spawn")
+    found.set_forkserver_preload(PRELOADED)
+    return found
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 def run_ranks(world: int, function: Callable[..., None], *arguments: Any) -> None:
     """Call ``function(rank, *arguments)`` in processes with the environment of torchrun; all of them have to end well.
 
@@ -20,14 +35,9 @@ def run_ranks(world: int, function: Callable[..., None], *arguments: Any) -> Non
         function: of a module that can be imported.
         arguments: what can be pickled.
     """
-    forking = "forkserver" in multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("forkserver" if forking else "spawn")
-    context.set_forkserver_preload(PRELOADED)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     processes = [
-        context.Process(target=_rank, args=(rank, world, port, function, arguments), daemon=True)
+        context().Process(target=_rank, args=(rank, world, port, function, arguments), daemon=True)
         for rank in range(world)
     ]
     for process in processes:
