@@ -1,7 +1,4 @@
-"""Two processes that pretend to be two nodes: each trains what a job says, with the words of torchrun or srun.
-
-They fork from a process that has imported torch already, so that a start costs next to nothing.
-"""
+"""Two processes that pretend to be two nodes: each trains what a job says, with the words of torchrun or srun."""
 
 from __future__ import annotations
 
@@ -14,55 +11,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.processes import context, free_port
+from tests.processes import Started, free_port
 
 
-class Node:
-    """A started process: what `subprocess.Popen` gives, as far as it is needed here."""
-
-    def __init__(self, environment: Mapping[str, str], folder: Path, number: int) -> None:
-        self._printed = [folder / f"{name}{number}.txt" for name in ("out", "err")]
-        self._process = context().Process(target=_node, args=(dict(environment), folder, self._printed), daemon=True)
-        self._process.start()
-
-    @property
-    def returncode(self) -> int | None:
-        """As of `Popen`: None while it runs."""
-        return self._process.exitcode
-
-    def poll(self) -> int | None:
-        """The same."""
-        return self._process.exitcode
-
-    def communicate(self, timeout: float | None = None) -> tuple[str, ...]:
-        """Wait for its end; give what it printed."""
-        self._process.join(timeout)
-        assert self._process.exitcode is not None, f"still at work after {timeout} s"
-        return tuple(path.read_text(encoding="utf-8") for path in self._printed)
-
-    def send_signal(self, number: int) -> None:
-        """Send it a signal."""
-        os.kill(self._process.pid, number)
-
-    def kill(self) -> None:
-        """End it, if it still runs."""
-        self._process.kill()
-
-
-def start(folder: Path, job: dict[str, Any], environments: Sequence[Mapping[str, str]]) -> list[Node]:
+def start(folder: Path, job: dict[str, Any], environments: Sequence[Mapping[str, str]]) -> list[Started]:
     """Start a process for each environment; the job lies in the folder."""
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
     common = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
-    return [Node(common | own, folder, number) for number, own in enumerate(environments)]
+    return [
+        Started(_node, (folder,), folder / f"node{number}", common | own) for number, own in enumerate(environments)
+    ]
 
 
-def _node(environment: dict[str, str], folder: Path, printed: Sequence[Path]) -> None:
-    for number, path in enumerate(printed, start=1):
-        target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(target, number)
-        os.close(target)
-    os.environ.clear()
-    os.environ.update(environment)
+def _node(folder: Path) -> None:
     rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", 0)))
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     _train(folder, rank, job | job["of_rank"].get(str(rank), {}))
