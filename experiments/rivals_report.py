@@ -18,10 +18,10 @@ labels). Each method has the variant and the weight decay (of five, 4e-4 to 0.1,
 smallest is best) with the best mAP80 on a fifth of the training images, whose labels are all known for that; one draw
 of known labels chooses, five measure on the test images. `micro-F1` is at one threshold for all classes, chosen on
 that fifth. `difference` is to BCE, or where no absent label is known to AN, with its 95 % interval; that covers the
-five draws of known labels and the draw of test images (paired bootstrap, 100 draws). `held-out fifth` is the mAP80
-there, of the one draw; `-` was not run on the test images. Methods that need maps (saliency regularisation, BoostLU)
-cannot be had from averages; SST and SARB are taken over as far as averages allow, so these rows speak of the idea and
-not of the papers' networks."""
+five draws of known labels and the draw of test images (paired bootstrap, 100 draws), and with * only the former.
+`held-out fifth` is the mAP80 there, of the one draw; `-` was not run on the test images. Methods that need maps
+(saliency regularisation, BoostLU) cannot be had from averages; SST and SARB are taken over as far as averages allow,
+so these rows speak of the idea and not of the papers' networks."""
 SOURCES = {
     "bce": "binary cross-entropy of the known labels; under equal shares known partial-BCE is the same",
     "partial-bce": "Durand et al. 2019",
@@ -66,9 +66,11 @@ def _row(name: str, tuned: dict[str, Any], row: dict[str, Any], base: dict[str, 
         f"{np.mean(row[key]):.2f} ± {np.std(row[key], ddof=1):.2f}" if row[key] else "-"
         for key in ("map80", "map18", "micro_f1")
     )
-    gap, of_draws = (np.array(row[key]) - np.array(base[key]) for key in ("map80", "draws"))
-    reach = half_width(gap, of_draws)
-    difference = "-" if row is base else f"{gap.mean():+.2f} [{gap.mean() - reach:+.2f}, {gap.mean() + reach:+.2f}]"
+    gap = np.array(row["map80"]) - np.array(base["map80"])
+    drawn = "draws" in row and "draws" in base
+    reach = half_width(gap, np.array(row["draws"]) - np.array(base["draws"]) if drawn else np.zeros(2))
+    difference = f"{gap.mean():+.2f} [{gap.mean() - reach:+.2f}, {gap.mean() + reach:+.2f}]" + ("" if drawn else "*")
+    difference = "-" if row is base else difference
     return (*chosen, *means, difference)
 
 

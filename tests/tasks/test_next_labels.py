@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from partlabel.core.errors import UserError
 from partlabel.labels.table import ORIGINS, LabelTable
-from partlabel.models.scores import Scores
-from partlabel.tasks import growth
 from partlabel.tasks.next_labels import WHY, Answers, Mix, add_answers, choose, describe, grow, spread
 from tests.reference import next_labels as reference
 
@@ -106,47 +104,6 @@ def test_growth_is_the_loop(seed):
     image, cls = grow(scores, labels, 25)
     chance = 1 / (1 + np.exp(-scores.astype(np.float64)))
     assert list(zip(image.tolist(), cls.tolist(), strict=True)) == reference.grow(chance, labels.tolist(), 25)
-
-
-def test_typical_images_are_one_of_each_kind_first():
-    """Three kinds of 1, 4 and 7 images, and in each one that lies nearest to the middle."""
-    centre = np.repeat([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0]], [1, 4, 7], axis=0)
-    away = np.array([0, 1, -1, 0.1, 2, 3, -3, 0.2, 4, -4, 5, -5.0])
-    scores = (centre + away[:, None] * [1, 1]).astype(np.float32)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growth, "_CLUSTERS", 3)
-        for seed in range(20):
-            order = growth.typical(Scores.of(scores), np.random.default_rng(seed)).tolist()
-            assert sorted(order) == list(range(12))
-            if set(order[:3]) == {0, 3, 7}:  # k-means found the kinds
-                assert order[:3] == [0, 3, 7]  # the smallest kind first, the nearest to the middle of each
-                break
-        else:
-            pytest.fail("no start of twenty finds three kinds that lie far apart")
-
-
-def test_typical_images_where_all_are_alike_and_of_many_classes():
-    alike = growth.typical(Scores.of(np.zeros((9, 3), np.float32)), np.random.default_rng(0))
-    assert sorted(alike.tolist()) == list(range(9))
-    many = np.zeros((30, 200), np.float32)
-    many[:3, ::2] = 100
-    order = growth.typical(Scores.of(many), np.random.default_rng(0))
-    assert set(order[:2].tolist()) & {0, 1, 2}  # two kinds, one of each first
-    assert sorted(order.tolist()) == list(range(30))
-
-
-def test_a_class_of_which_nothing_is_known_is_asked_of_each_kind_of_image():
-    """Class 1 says nothing; three of 60 images look different in class 0, and one is among the first two asked of 1."""
-    scores = np.full((60, 2), -4.0, np.float32)
-    scores[:, 0] = -6
-    scores[[7, 8, 9], 0] = -5.9
-    table = make(np.zeros((60, 2)))
-    for seed in range(5):
-        found = choose(scores, table, 2, Mix(random=0), seed=seed)
-        assert found.cls.tolist() == [1, 1]
-        assert len(set(found.image.tolist()) & {7, 8, 9}) == 1
-    again = choose(scores, table, 2, Mix(random=0), seed=4)
-    assert again.image.tolist() == found.image.tolist()
 
 
 def test_what_is_uncertain_is_near_the_threshold_of_its_class():

@@ -3,66 +3,16 @@
 from __future__ import annotations
 
 import heapq
-import warnings
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.vq import kmeans2
 
 from partlabel.metrics.calibration import sigmoid
 from partlabel.models.scores import Scores
 
 #: pairs of a class that are held at once
 _HELD = 256
-#: images that are put into clusters, clusters, and numbers that stand for the scores of an image there
-_SEEN, _CLUSTERS, _NUMBERS = 20_000, 100, 64
-
-
-def typical(scores: Scores, random: np.random.Generator) -> NDArray[np.int64]:
-    """Order images so that the first ones stand for all: one of each kind, then a second one of each, and so on.
-
-    Kinds are clusters of images with like scores in all classes (k-means); the nearest to the centre comes first, and
-    in each turn the smallest cluster does. Where nothing is known of a class, its images may be of any kind; asked in
-    this order, one is found after far fewer questions than at random, if it looks different from the others.
-
-    Args:
-        scores: (N, C).
-        random: draws the starts of the clusters, and which images are looked at where there are very many.
-
-    Returns:
-        Images, int64, each once; of very many images, those that were looked at.
-    """
-    rows = random.permutation(scores.num_images)[:_SEEN]
-    scores = scores.take(rows)
-    points = np.zeros((len(rows), min(scores.num_classes, _NUMBERS)), np.float32)
-    for low, block in scores.blocks():
-        finite = np.nan_to_num(block.T)
-        if scores.num_classes <= _NUMBERS:
-            points[:, low : low + len(block)] = finite
-        else:  # a random projection keeps distances
-            points += finite @ random.standard_normal((len(block), _NUMBERS), np.float32)
-    starts = _starts(points, random)
-    with warnings.catch_warnings():  # a cluster may become empty
-        warnings.simplefilter("ignore", UserWarning)
-        centres, cluster = kmeans2(points, points[starts], iter=10, minit="matrix")
-    away = ((points - centres[cluster]) ** 2).sum(1)
-    size = np.bincount(cluster, minlength=len(starts))
-    order = np.lexsort((away, cluster))
-    turn = np.empty(len(rows), np.int64)
-    turn[order] = np.arange(len(rows)) - np.repeat(np.cumsum(size) - size, size)
-    return rows[np.lexsort((cluster, size[cluster], turn))]
-
-
-def _starts(points: NDArray[np.float32], random: np.random.Generator) -> list[int]:
-    """Rows that clusters start from, far from each other (k-means++, Arthur and Vassilvitskii, 2007), none twice."""
-    starts, nearest = [0], np.full(len(points), np.inf)
-    while len(starts) < min(_CLUSTERS, len(points)):
-        nearest = np.minimum(nearest, ((points - points[starts[-1]]) ** 2).sum(1, dtype=np.float64))
-        if not nearest.any():  # the rest are equal to those chosen
-            break
-        starts.append(int(random.choice(len(points), p=nearest / nearest.sum())))
-    return starts
 
 
 class Ranking:
@@ -72,17 +22,12 @@ class Ranking:
         scores: (N, C), log-odds of present.
         open_: gives for a class which of its pairs may be chosen, bool (N,).
         random: decides the order of equal scores in a class; None takes the first image.
-
-    In a class with the same score for all images, of which a head has seen no present label, the images come in the
-    order of :func:`typical`.
     """
 
     def __init__(
         self, scores: Scores, open_: Callable[[int], NDArray[np.bool_]], random: np.random.Generator | None = None
     ) -> None:
         self._scores, self._open, self._random = scores, open_, random
-        self._of_typical = np.random.default_rng(0) if random is None else random.spawn(1)[0]
-        self._turn: NDArray[np.int64] | None = None
         self._states, self._left, self._start = [], [], [0] * scores.num_classes
         self._rows: list[NDArray[np.int64]] = []
         self._chance: list[NDArray[np.float64]] = []
@@ -113,22 +58,12 @@ class Ranking:
         """The first pairs of a class in order, their probabilities, and how many there are in all."""
         rows = np.flatnonzero(self._open(number))
         rows = rows if random is None else random.permutation(rows)
-        if scores.min(initial=np.inf) == scores.max(initial=-np.inf):
-            rows = rows[np.argsort(self._turns()[rows], kind="stable")]
         chance, whole = sigmoid(scores[rows].astype(np.float64)), len(rows)
         if count < whole:
             best = np.flatnonzero(chance >= np.partition(chance, whole - count)[whole - count])
             rows, chance = rows[best], chance[best]
         order = np.argsort(-chance, kind="stable")[:count]
         return rows[order], chance[order], whole
-
-    def _turns(self) -> NDArray[np.int64]:
-        """Place (N,) of each image in the order of :func:`typical`; those that were not looked at come last."""
-        if self._turn is None:
-            order = typical(self._scores, self._of_typical)
-            self._turn = np.full(self._scores.num_images, len(order))
-            self._turn[order] = np.arange(len(order))
-        return self._turn
 
 
 def grow(
