@@ -6,8 +6,6 @@ that a server starts at once, holds little in memory, and no request looks at al
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.core.files import new_array, replacing
-from partlabel.core.records import append_checksum, read_array, write_array
+from partlabel.core.records import fill_array, read_array, write_array
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.metrics.calibration import Calibration
 
 #: a probability of 1 as a level; levels are whole numbers, which sort and compare exactly
 TOP = 65_535
-_ROWS = 8_192
+#: scores that become probabilities at once
+_SCORES = 2**20
 #: pairs that are sorted at once
 _SORTED = 2**22
 
@@ -114,17 +112,24 @@ def open_board(
     levels, order = cache / f"levels-{of_scores}.npy", cache / f"order-{of_scores}.npy"
     start, states = cache / f"start-{of_scores}.npy", cache / f"states-{of_table}.npy"
     if read_array(levels, (classes, count), np.uint16) is None:
-        with _array(levels, (classes, count), np.uint16) as array:
-            for low in range(0, count, _ROWS):
-                rows = slice(low, low + _ROWS)
+
+        def levelled(array: np.memmap) -> None:
+            step = max(1, _SCORES // max(classes, 1))
+            for low in range(0, count, step):
+                rows = slice(low, low + step)
                 array[:, rows] = np.rint(calibration.probabilities(scores[rows]) * TOP).T
+
+        fill_array(levels, (classes, count), np.uint16, levelled)
     kind = np.uint32 if count * classes < 2**32 else np.uint64
     if read_array(order, (count * classes,), kind) is None or read_array(start, (TOP + 2,), np.int64) is None:
         _sort(np.load(levels, mmap_mode="r").reshape(-1), order, start)
     if read_array(states, (classes, count), np.uint8) is None:
-        with _array(states, (classes, count), np.uint8) as array:
+
+        def stated(array: np.memmap) -> None:
             at = table.indices.astype(np.int64) * count + table.pair_images()
             array.reshape(-1)[at] = 1 + 2 * table.origin + (table.values > 0)
+
+        fill_array(states, (classes, count), np.uint8, stated)
     return Board(
         scores=scores,
         levels=np.load(levels, mmap_mode="r"),
@@ -145,7 +150,9 @@ def _sort(levels: NDArray[np.uint16], order: Path, start: Path) -> None:
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     kind = np.uint32 if count < 2**32 else np.uint64
     following = starts[:-1].copy()  # where the next pair of each level goes
-    with _array(order, (count,), kind) as array:
+
+    def ordered(array: np.memmap) -> None:
+        nonlocal following
         for part in parts:
             below = TOP - levels[part]
             ranked = np.argsort(below, kind="stable")  # of numbers of 16 bits: a radix sort
@@ -154,15 +161,6 @@ def _sort(levels: NDArray[np.uint16], order: Path, start: Path) -> None:
             place = following[below[ranked]] + np.arange(len(ranked)) - before[below[ranked]]
             array[place] = ranked + part.start
             following += own
+
+    fill_array(order, (count,), kind, ordered)
     write_array(start, starts)
-
-
-@contextmanager
-def _array(path: Path, shape: tuple[int, ...], kind: type[np.generic]) -> Generator[np.memmap]:
-    """Give a new array on disk, which has its name once the block ends well."""
-    with replacing(path) as temporary:
-        array = new_array(temporary, shape, kind)
-        yield array
-        array.flush()
-        append_checksum(temporary, array)
-        del array
