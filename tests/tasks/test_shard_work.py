@@ -2,9 +2,10 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
+import shutil
 import tarfile
+import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,11 @@ from partlabel.tasks import shard_work
 from partlabel.tasks.engines import predict_shards
 from partlabel.tasks.evaluate import estimate, evaluate
 from partlabel.tasks.next_labels import ask
-from partlabel.tasks.predict import score
+from partlabel.tasks.predict import score, scorer
 from partlabel.tasks.prediction_files import Keep
 from partlabel.training.config import ModelConfig
 from tests.pictures import CLASSES, make_pictures
+from tests.processes import Started
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +91,28 @@ def test_the_best_classes_and_those_that_are_present(made, tmp_path):
         assert row["present"] == [limit < 1e9] * len(expected)
 
 
+def test_a_shard_that_others_did_while_this_process_stood_still(made, tmp_path, monkeypatch):
+    """They remove what it had begun to write; it goes on, finds the shard done, and ends well."""
+    folder, _ = made
+    predict_shards(folder / "model", folder / "photos", tmp_path / "done", size=25)
+
+    @contextmanager
+    def overtaken(model, device=None):
+        with scorer(model, device) as (on, score):
+
+            def late(pixels):
+                shutil.copy(tmp_path / "done" / "part-000000.parquet", tmp_path / "out")
+                for path in (tmp_path / "out").glob(".part-*.tmp"):
+                    path.unlink()
+                return score(pixels)
+
+            yield on, late
+
+    monkeypatch.setattr(shard_work, "scorer", overtaken)
+    assert predict_shards(folder / "model", folder / "photos", tmp_path / "out", size=25).shards == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["manifest.parquet", "part-000000.parquet"]
+
+
 def test_other_tasks_take_the_scores_instead_of_the_images(made, tmp_path):
     folder, table = made
     table = LabelTable.from_dense(table.images, CLASSES, np.where(np.arange(75).reshape(25, 3) % 4, table.dense(), 0))
@@ -127,31 +151,33 @@ def test_the_command_predicts_tar_files_in_shards(made, tmp_path, capsys):
     assert len(rows) >= 26
 
 
+def predict_slowly(model, photos, out, seconds):
+    """Predict shards of two images; each is named, and takes longer than it would."""
+    one = shard_work.Work.one
+
+    def slow(self, shard, *rest):
+        print(shard, flush=True)
+        time.sleep(seconds)
+        one(self, shard, *rest)
+
+    shard_work.Work.one = slow
+    print(predict_shards(model, photos, out, size=2).images)
+
+
 @pytest.mark.slow
 @pytest.mark.linux
 def test_processes_share_the_work_and_a_killed_one_leaves_nothing(made, tmp_path):
     folder, table = made
-    code = (
-        "import sys, time, torch\n"
-        "from partlabel.tasks import shard_work\n"
-        "from partlabel.tasks.engines import predict_shards\n"
-        "one = shard_work.Work.one\n"
-        "def slow(self, shard, *rest):\n"
-        "    print(shard, flush=True)\n"
-        "    time.sleep(float(sys.argv[4]))\n"
-        "    one(self, shard, *rest)\n"
-        "shard_work.Work.one = slow\n"
-        "print(predict_shards(sys.argv[1], sys.argv[2], sys.argv[3], size=2).images)\n"
-    )
-    command = [sys.executable, "-c", code, str(folder / "model"), str(folder / "photos"), str(tmp_path / "out")]
-    victim = subprocess.Popen([*command, "60"], stdout=subprocess.PIPE, text=True)
-    assert victim.stdout is not None
-    held = victim.stdout.readline().strip()
+    words = (folder / "model", folder / "photos", tmp_path / "out")
+    victim = Started(predict_slowly, (*words, 60.0), tmp_path / "victim")
+    while not (tmp_path / "victim.out").exists() or not (held := (tmp_path / "victim.out").read_text().strip()):
+        assert victim.poll() is None
+        time.sleep(0.05)
     victim.kill()
-    victim.wait()
+    victim.communicate()
     assert (tmp_path / "out" / ".leases" / held).exists()
-    both = [subprocess.Popen([*command, "0.1"], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    counts = [int(own.communicate()[0].splitlines()[-1]) for own in both]
+    both = [Started(predict_slowly, (*words, 0.1), tmp_path / f"both{number}") for number in range(2)]
+    counts = [int(own.communicate(timeout=300)[0].splitlines()[-1]) for own in both]
     assert sum(counts) == 25
     names, _ = union(tmp_path / "out")
     assert names == table.images.to_pylist()
