@@ -212,12 +212,14 @@ def check(
         UserError: a batch does not run, or scores differ by more than ``tolerance``.
     """
     worst, wrong = 0.0, []
+    cause: Exception | None = None
     for size in BATCHES:
         wanted = expected(pixels[:size])
         try:
             found = scorer(pixels[:size])
         except Exception as error:  # the runtime's own errors have no common base
-            wrong.append(f"batch of {size}: does not run ({str(error).splitlines()[0]})")
+            wrong.append(f"batch of {size}: does not run")
+            cause = error
             continue
         if found.shape != wanted.shape:
             wrong.append(f"batch of {size}: gives scores of shape {found.shape}, not {wanted.shape}")
@@ -227,7 +229,7 @@ def check(
             wrong.append(f"batch of {size}: scores differ by {difference:.2g}")
         worst = max(worst, difference)
     if wrong:
-        raise UserError(f"{name}: does not do what the model does, so it was not kept", wrong)
+        raise UserError(f"{name}: does not do what the model does, so it was not kept", wrong) from cause
     return worst
 
 

@@ -205,4 +205,5 @@ def write_whole(target: Place, write: Callable[[Path], None]) -> None:
         with target.files.open_output_stream(target.path) as stream:
             stream.write(content)
     except (OSError, ValueError) as error:
-        raise UserError(f"{target.text}: cannot be written ({error})") from None
+        why = getattr(error, "strerror", None) or "the service refuses"
+        raise UserError(f"{target.text}: cannot be written ({why})") from error

@@ -126,7 +126,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise UserError(f"{host}:{port}: is no address to listen at ({error})") from None
+        raise UserError(f"{host}:{port}: is no address to listen at ({error.strerror})") from None
     family, kind, protocol, _, address = infos[0]
     listening = socket.socket(family, kind, protocol)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
