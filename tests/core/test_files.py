@@ -19,7 +19,7 @@ import torch
 
 from partlabel.core import files
 from partlabel.core.errors import UserError
-from partlabel.core.files import machine, new_array, refusal, replacing, write_json, write_text
+from partlabel.core.files import machine, new_array, refusal, replacing, temporary_folder, write_json, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -158,4 +158,27 @@ def test_refusals_of_the_disk_are_told_from_other_errors(tmp_path, number):
 def test_json_without_a_number_is_refused(tmp_path):
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "x.json", {"a": float("nan")})
+    assert names(tmp_path) == []
+
+
+@pytest.mark.linux
+def test_a_folder_of_a_killed_process_is_gone_at_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(files.tempfile, "tempdir", None)
+    script = (
+        "import time; from partlabel.core.files import temporary_folder\n"
+        "with temporary_folder() as folder:\n"
+        "    (folder / 'half').write_text('x'); print('go', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    with temporary_folder() as folder:
+        assert len(names(tmp_path)) == 2  # while it runs its folder stays
+    assert not folder.exists()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert len(names(tmp_path)) == 1
+    with temporary_folder() as folder:
+        assert names(tmp_path) == [folder.name]
     assert names(tmp_path) == []

@@ -8,9 +8,11 @@ import json
 import os
 import re
 import secrets
+import shutil
 import socket
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ _KEPT = 40
 #: seconds after which a temporary file of another machine counts as left behind
 _STALE = 24 * 3600.0
 _TEMPORARY = re.compile(r"\..*\.([0-9a-f]{8})-([0-9]+)-[0-9a-f]{12}\.tmp")
+_FOLDER = re.compile(r"partlabel-([0-9a-f]{8})-([0-9]+)-.*")
 #: what the disk may refuse with; libraries pass it on as an OSError or as words only
 _REFUSALS = (
     errno.ENOSPC,
@@ -143,6 +146,17 @@ def sweep(folder: Path) -> None:
             with suppress(OSError):
                 if not is_running(int(match[2])) if here else time.time() - entry.stat().st_mtime > _STALE:
                     os.unlink(entry.path)
+
+
+@contextmanager
+def temporary_folder() -> Generator[Path]:
+    """Give a folder where the system keeps such, gone after the block; those of killed processes go before it."""
+    for left in Path(tempfile.gettempdir()).glob("partlabel-*"):
+        match = _FOLDER.fullmatch(left.name)
+        if match and match[1] == machine() and not is_running(int(match[2])):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"partlabel-{machine()}-{os.getpid()}-") as folder:
+        yield Path(folder)
 
 
 def forget_sweeps() -> None:

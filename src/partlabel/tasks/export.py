@@ -6,7 +6,6 @@ import io
 import json
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing
+from partlabel.core.files import replacing, temporary_folder
 from partlabel.core.optional import require
 from partlabel.images import load
 from partlabel.models.model import Model
@@ -139,8 +138,8 @@ def export_int8(
     require(NEEDS, "onnx", "onnxruntime", "onnxscript")
     pixels = _pixels(model, pictures)
     model.eval().cpu()
-    with tempfile.TemporaryDirectory() as folder, replacing(target) as temporary:
-        place = Path(folder) / "single.onnx"
+    with temporary_folder() as folder, replacing(target) as temporary:
+        place = folder / "single.onnx"
         _, difference = _write_checked(model, pixels, place, target)
         typical = np.stack([load(picture, model.preprocessing.size).numpy() for picture in pictures])
         quantize(place, temporary, typical)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from partlabel.core.compute import default_device, inference_batch, processes
 from partlabel.core.errors import UserError
-from partlabel.core.files import forget_sweeps, make_folder, replacing, sweep
+from partlabel.core.files import forget_sweeps, make_folder, replacing, sweep, temporary_folder
 from partlabel.core.lease import Leases
 from partlabel.core.progress import Reporter
 from partlabel.images.decoding import ImageError
@@ -195,10 +195,8 @@ def write_whole(target: Place, write: Callable[[Path], None]) -> None:
         with replacing(target.path) as temporary:
             write(temporary)
         return
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        own = Path(folder, "file")
+    with temporary_folder() as folder:
+        own = folder / "file"
         write(own)
         content = own.read_bytes()
     try:

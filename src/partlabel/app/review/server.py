@@ -23,7 +23,7 @@ from partlabel.core.lock import holding
 from partlabel.training.run import Run
 
 _SETTINGS: dict[str, Any] = {
-    "log_level": "warning",
+    "log_level": "critical",  # faults are said by the page itself, and what is cut off at the end is no fault
     "access_log": False,
     "server_header": False,
     "proxy_headers": False,
