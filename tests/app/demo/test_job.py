@@ -48,7 +48,7 @@ def test_the_folder_holds_everything(small: tuple[Path, dict[str, Any], str]) ->
         assert Model.load(folder / "runs" / key).classes == CLASSES
     assert len(list((folder / "scenes" / "train").glob("*.jpg"))) == 60
     assert len(list((folder / "scenes" / "test").glob("*.jpg"))) == 30
-    with open(folder / "predictions.csv", newline="") as file:
+    with open(folder / "predictions.csv", encoding="utf-8", newline="") as file:
         assert len(list(csv.reader(file))) == 1 + 30 * len(CLASSES)
     with Image.open(folder / "picture.png") as image:
         assert image.width > 1000
@@ -129,7 +129,9 @@ def test_the_printed_commands_do_the_same(
         LabelTable.read_parquet(folder / "labels" / "known.parquet").content_hash()
     )
     if results["best"] in ("partial-bce", "partial-bce-graph", "bce", "bce-5x"):
-        assert Path("predictions.csv").read_text().count("\n") == (folder / "predictions.csv").read_text().count("\n")
+        assert Path("predictions.csv").read_text(encoding="utf-8").count("\n") == (
+            folder / "predictions.csv"
+        ).read_text().count("\n")
         ours, theirs = Model.load("run").state_dict(), Model.load(folder / "runs" / results["best"]).state_dict()
         assert all(bool((ours[name] == theirs[name]).all()) for name in theirs)
 

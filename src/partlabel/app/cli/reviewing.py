@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from partlabel.app.cli.output import Json, reporting
 from partlabel.app.cli.steps import after_review
 from partlabel.core.errors import UserError
+from partlabel.core.optional import require
 from partlabel.core.text import shown
 
 
@@ -52,14 +53,8 @@ def review(
         rescue: Where the file of the answers is damaged: keep a copy of it, and go on with every answer that is whole.
     """
     with reporting(json) as report:
-        try:
-            from partlabel.app.review.server import serve
-        except ModuleNotFoundError as error:
-            if error.name not in ("starlette", "jinja2", "uvicorn"):
-                raise
-            raise UserError(
-                f"the review page needs {error.name}; install it with: pip install 'partlabel[review]'"
-            ) from None
+        require("the review page needs", "starlette", "uvicorn")
+        from partlabel.app.review.server import serve
 
         def say(addresses: dict[str, str]) -> None:
             first = next(iter(addresses.values()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import tempfile
 import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 
 from partlabel.app.review.answers import SAID, AnswerStore, checksum
 from partlabel.core.errors import UserError
-from partlabel.core.files import make_folder, replacing
+from partlabel.core.files import make_folder, replacing, temporary_folder
 
 #: bytes of the first page, which holds what the file is
 _PAGE = 4096
@@ -89,11 +88,11 @@ def _read(path: Path) -> tuple[list[_Entry], bool]:
     """Each answer that can be read, by number, and whether the last one is among them."""
     best: dict[int, _Entry] = {}
     end = False
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        fresh = Path(folder) / "fresh.sqlite"
+    with temporary_folder() as folder:
+        fresh = folder / "fresh.sqlite"
         AnswerStore(fresh).close()
         for head in (None, fresh.read_bytes()[:_PAGE]):
-            copy = _copied(path, Path(folder) / ("plain" if head is None else "new-head"))
+            copy = _copied(path, folder / ("plain" if head is None else "new-head"))
             if head is not None:
                 pages = copy.stat().st_size // _PAGE
                 with open(copy, "r+b") as file:  # the number of pages stands at 28, of free ones at 32
