@@ -19,7 +19,16 @@ import torch
 
 from partlabel.core import files
 from partlabel.core.errors import UserError
-from partlabel.core.files import machine, new_array, refusal, replacing, temporary_folder, write_json, write_text
+from partlabel.core.files import (
+    machine,
+    new_array,
+    refusal,
+    replacing,
+    replacing_together,
+    temporary_folder,
+    write_json,
+    write_text,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -182,3 +191,38 @@ def test_a_folder_of_a_killed_process_is_gone_at_the_next_one(tmp_path, monkeypa
     with temporary_folder() as folder:
         assert names(tmp_path) == [folder.name]
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("fails", range(4))
+def test_a_file_and_what_is_about_it_are_never_mixed(tmp_path, monkeypatch, fails):
+    paths = [tmp_path / name for name in ("t", "t.json", "t.txt")]
+
+    def write(text: str) -> None:
+        with replacing_together(*paths) as temporary:
+            for path in temporary:
+                path.write_text(text)
+
+    write("old")
+    assert {path.read_text() for path in paths} == {"old"}
+    moved: list[str] = []
+
+    def move(source, target):
+        seen = {path.read_text() for path in paths if path.exists()}
+        assert len(seen) == 1  # a crash here would leave only those that belong together
+        if len(moved) == fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(source))
+        moved.append(str(target))
+        rename(source, target)
+
+    rename = os.replace
+    monkeypatch.setattr(os, "replace", move)
+    if fails == 3:
+        write("new")
+        assert [path.read_text() for path in paths] == ["new"] * 3
+        assert moved[0] == str(paths[0])
+        return
+    with pytest.raises(UserError, match="cannot be written"):
+        write("new")
+    left = {path.name: path.read_text() for path in paths if path.exists()}
+    assert set(left.values()) == {"new" if moved else "old"}
+    assert len(left) == (len(moved) if moved else 3)

@@ -13,7 +13,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,41 @@ def _move(temporary: Path, target: Path) -> None:
             time.sleep(wait)
 
 
+@contextmanager
+def replacing_together(path: Path, *beside: Path) -> Generator[list[Path]]:
+    """Give temporary paths of a file and of those that are about it; none of them is ever about another one.
+
+    All are written before any is moved. Then the old ones about the file go, the file is moved into place, and those
+    about it follow: a crash leaves it whole, old or new, and beside it what is about it or nothing.
+
+    Raises:
+        UserError: see :func:`replacing`; the old files are as they were.
+    """
+    number = _number(path)
+    old: dict[Path, bytes] = {}
+    try:
+        with ExitStack() as stack:
+            others = [stack.enter_context(replacing(other)) for other in reversed(beside)]
+            yield [stack.enter_context(replacing(path)), *reversed(others)]
+            for other in beside:
+                with suppress(OSError):
+                    old[other] = other.read_bytes()
+                    other.unlink()
+    except BaseException:
+        for other, content in old.items():
+            if _number(path) == number and not other.exists():
+                with suppress(OSError):
+                    other.write_bytes(content)
+        raise
+
+
+def _number(path: Path) -> int | None:
+    """What tells a file from another one under the same name; None where there is none."""
+    with suppress(OSError):
+        return os.stat(path).st_ino
+    return None
+
+
 def refusal(error: BaseException, *paths: Path) -> str | None:
     """Why the disk refused a write, in words; None where the error is of another kind.
 
@@ -240,7 +275,12 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Write ``value`` as indented JSON, whole or not at all; NaN and infinity are refused (use None)."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, as_json(value))
+
+
+def as_json(value: Any) -> str:
+    """Indented JSON that ends its line; NaN and infinity are refused (use None)."""
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def to_toml(document: dict[str, Any]) -> str:
