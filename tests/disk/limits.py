@@ -39,7 +39,7 @@ class LimitedBench(Bench):
 
     def _child(self, command: str, again: bool, mode: int, at: int, error: int, said: Path) -> None:
         if self.more is not None:
-            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
             limit = pages * resource.getpagesize() + self.more
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         super()._child(command, again, mode, at, error, said)
@@ -66,7 +66,7 @@ class LimitedBench(Bench):
 
 def _peak() -> int:
     """The largest address space that this process had, in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmPeak"))
 
 
