@@ -226,3 +226,13 @@ def test_a_file_and_what_is_about_it_are_never_mixed(tmp_path, monkeypatch, fail
     left = {path.name: path.read_text() for path in paths if path.exists()}
     assert set(left.values()) == {"new" if moved else "old"}
     assert len(left) == (len(moved) if moved else 3)
+
+
+def test_a_refusal_names_the_file_and_not_its_temporary_name(tmp_path):
+    def refused(path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with pytest.raises(UserError) as caught, replacing(tmp_path / "t") as outer, replacing(outer) as inner:
+        refused(inner)
+    assert str(caught.value) == f"{tmp_path / 't'}: cannot be written (No space left on device)"
+    assert names(tmp_path) == []

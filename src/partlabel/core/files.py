@@ -109,8 +109,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.fsync(file.fileno())
         _move(temporary, target)
         _sync(target.parent)
-    except UserError:
-        raise
+    except UserError as error:  # people know the file by its own name
+        if str(temporary) not in error.message:
+            raise
+        said = error.message.replace(str(temporary), str(target))
+        raise UserError(said, error.offenders) from error.__cause__
     except Exception as error:
         reason = refusal(error, temporary)
         if reason is None:
