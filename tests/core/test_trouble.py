@@ -37,6 +37,14 @@ def test_real_lack_of_memory_in_every_library():
         assert str(machine_says(caught.value)).startswith("there is not enough memory")
 
 
+def test_a_part_of_the_program_that_does_not_fit_the_memory():
+    library = ImportError("libarrow.so: failed to map segment from shared object")
+    error = ImportError("Cannot import module 'partlabel.app.cli.importing'")
+    assert machine_says(error) is None
+    error.__cause__ = library
+    assert str(machine_says(error)).startswith("there is not enough memory")
+
+
 def test_other_refusals_of_the_machine_and_faults():
     assert machine_says(OSError(errno.EMFILE, "x")) == (
         "the system allows no more open files; raise the limit (ulimit -n), or take fewer workers"
