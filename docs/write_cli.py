@@ -1,7 +1,7 @@
 """Write docs/cli.md and docs/commands/: what each command is for, an example with its output, and its options.
 
     python docs/write_cli.py          after a change of options
-    python docs/write_cli.py --run    also runs the examples anew, on scenes of digits, and keeps what they print (minutes)
+    python docs/write_cli.py --run    also runs the examples anew, on scenes of digits, and keeps what they print
 
 tests/test_pages.py runs the same examples on few images and compares how each ends.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
 import shlex
 import signal
@@ -27,13 +26,14 @@ OUTPUTS = FOLDER / "outputs.json"
 HEAD = """\
 # Commands
 
-Each command explains itself with `--help`; its page here has an example with what it prints, and all of its options. Every command takes
-`--json`: one JSON object on standard output, everything else on standard error. It exits with 0, or with 2 after a mistake in a file or an
-option, in one plain sentence. The last line names the command that usually follows.
+Each command explains itself with `--help`; its page here has an example with what it prints, and all of its options.
+Every command takes `--json`: one JSON object on standard output, everything else on standard error. It exits with 0, or
+with 2 after a mistake in a file or an option, in one plain sentence. The last line names the command that usually
+follows.
 
 """
 TAIL = """
-The examples were run in this order, on 200 scenes of handwritten digits: `python examples/make_scenes.py my_images 200`, `cd my_images`.
+The examples were run in this order, on scenes of handwritten digits: `python examples/make_scenes.py my_images 200`.
 """
 #: the examples in their order, which is that of one job: each finds what those before it wrote
 EXAMPLES = """\

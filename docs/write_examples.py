@@ -1,9 +1,14 @@
-"""Write docs/examples.md, the scripts of examples/ with what they print; `python docs/write_examples.py` runs them (minutes)."""
+"""Write docs/examples.md, the scripts of examples/ with what they print.
+
+python docs/write_examples.py          after a change of a script that prints the same
+python docs/write_examples.py --run    runs them anew (minutes)
+"""
 
 from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,8 +27,8 @@ RUNS = (
 HEAD = """\
 # Scripts that run
 
-From a checkout, one after the other; the first draws scenes of handwritten digits with a table that has holes, so that nothing else is
-needed. Below each stands what it printed. The tests run them on fewer images, and compare the form of what they print with this page.
+From a checkout, one after the other; the first draws scenes of handwritten digits with a table that has holes, so
+nothing else is needed. Below each stands what it printed; the tests run them on fewer images and compare the form.
 """
 
 
@@ -43,6 +48,14 @@ def page(outputs: list[str]) -> str:
     return "\n".join(parts)
 
 
+def kept() -> list[str]:
+    """Give what the scripts printed when they were last run, from the page."""
+    blocks = re.findall(
+        r"^```console\n\$ [^\n]*\n(.*?)^```", TARGET.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    return [block.strip() for block in blocks]
+
+
 def outputs() -> list[str]:
     """Run the scripts one after the other in a folder of their own."""
     printed = []
@@ -56,4 +69,4 @@ def outputs() -> list[str]:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(page(outputs()), encoding="utf-8")
+    TARGET.write_text(page(outputs() if "--run" in sys.argv else kept()), encoding="utf-8")

@@ -25,8 +25,8 @@ def table(results: dict[str, Any]) -> str:
             f"({asked['present']:,} of those asked for are present).",
             *_rows(results, 2, before="unknown"),
             "",
-            f"3. Fill in with a promise: with {filled['confidence']:.0%} confidence, at least {filled['precision']:.0%} "
-            "of the labels filled in are right.",
+            f"3. Fill in with a promise: with {filled['confidence']:.0%} confidence, at least "
+            f"{filled['precision']:.0%} of the labels filled in are right.",
             f"{'':{_WIDE}}{'filled in':>14}{'right':>14}",
             *(_filled(name, filled[name]) for name in ("present", "absent")),
             f"   of {filled['of']:,} unknown labels; the truth, by which they are checked here, was not used",
