@@ -88,7 +88,7 @@ def differences() -> dict[str, float]:
 
 def resident_mb() -> float:
     """Highest resident set of this process so far; ru_maxrss would be inherited from the parent."""
-    status = Path("/proc/self/status").read_text().splitlines()
+    status = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return int(next(line for line in status if line.startswith("VmHWM")).split()[1]) / 1024
 
 
@@ -104,7 +104,7 @@ def memory_child(kind: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder, "trace.json")
         recorded.export_chrome_trace(str(trace))
-        events = json.loads(trace.read_text())["traceEvents"]
+        events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
     live = [event["args"]["Total Allocated"] for event in events if event.get("name") == "[memory]"]
     print(json.dumps({**result, "live_tensors_mb": max(live) / 2**20}))
 

@@ -25,7 +25,7 @@ CLASSES = 80
 def write(path: Path, images: int, annotations: int) -> None:
     draw = random.Random(0)
     url = "http://images.cocodataset.org/train2017"
-    with open(path, "w") as file:
+    with open(path, "w", encoding="utf-8") as file:
         entries = [
             {"license": 1, "file_name": f"{n:012d}.jpg", "coco_url": f"{url}/{n:012d}.jpg", "height": 480, "id": n * 5}
             for n in range(images)
@@ -52,7 +52,7 @@ def partlabel(path: str) -> Pairs:
 
 
 def json_load(path: str) -> Pairs:
-    with open(path) as file:
+    with open(path, encoding="utf-8") as file:
         content = json.load(file)
     images = {entry["id"]: number for number, entry in enumerate(content["images"])}
     classes = {entry["id"]: number for number, entry in enumerate(content["categories"])}

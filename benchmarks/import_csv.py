@@ -25,7 +25,7 @@ def write_long(path: Path, rows: int, images: int, classes: int) -> None:
     key = np.unique(np.sort(rng.integers(0, images, rows)) * classes + rng.integers(0, classes, rows))
     image, cls = np.divmod(key, classes)
     value = rng.integers(0, 2, len(key))
-    with open(path, "w") as file:
+    with open(path, "w", encoding="utf-8") as file:
         file.write("ImageID,Source,LabelName,Confidence\n")
         for i, c, v in zip(image.tolist(), cls.tolist(), value.tolist(), strict=True):
             file.write(f"{i:016x},verification,/m/{c:05x},{v}\n")
@@ -34,7 +34,7 @@ def write_long(path: Path, rows: int, images: int, classes: int) -> None:
 def write_wide(path: Path, images: int, classes: int) -> None:
     rng = np.random.default_rng(0)
     cells = rng.choice(["1", "-1", ""], p=[0.05, 0.1, 0.85], size=(images, classes))
-    with open(path, "w") as file:
+    with open(path, "w", encoding="utf-8") as file:
         file.write("image," + ",".join(f"class {n}" for n in range(classes)) + "\n")
         for number, row in enumerate(cells.tolist()):
             file.write(f"{number:08d}.jpg," + ",".join(row) + "\n")

@@ -74,7 +74,7 @@ def polars_by_pair(path: str) -> Any:
 def row_count(path: str) -> tuple[Counter[str], Counter[str]]:
     known: Counter[str] = Counter()
     present: Counter[str] = Counter()
-    with open(path, newline="") as file:
+    with open(path, encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             for name in (row["ImageID"], row["LabelName"]):
                 known[name] += 1

@@ -23,7 +23,7 @@ Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def peak_mb() -> float:
     """The most memory that this program has held; this counter starts anew with each program, unlike ru_maxrss."""
-    status = Path("/proc/self/status").read_text()
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
@@ -79,7 +79,7 @@ def compare(module: str, ways: list[str], path: Path, rounds: int) -> dict[str, 
 
 
 def machine() -> dict[str, Any]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return {
         "cpu": models[0] if models else platform.processor(),

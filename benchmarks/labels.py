@@ -89,7 +89,7 @@ def compare_loading(table: LabelTable, matrix: scipy.sparse.csr_array) -> dict[s
     with tempfile.TemporaryDirectory() as folder:
         table.write_parquet(Path(folder, "labels.parquet"))
         scipy.sparse.save_npz(Path(folder, "labels.npz"), matrix, compressed=False)
-        Path(folder, "names.txt").write_text("\n".join(table.images.to_pylist()))
+        Path(folder, "names.txt").write_text("\n".join(table.images.to_pylist()), encoding="utf-8")
         runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
         for _ in range(RUNS):
             for side in SIDES:
@@ -134,7 +134,7 @@ def compare_batches(table: LabelTable, matrix: scipy.sparse.csr_array) -> dict[s
 
 
 def machine() -> dict[str, Any]:
-    with open("/proc/cpuinfo") as file:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
         model = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
     versions = {"python": platform.python_version(), "numpy": np.__version__, "pyarrow": pa.__version__}
     return {

@@ -98,7 +98,7 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
         self.peak_mb = int(status.split("VmHWM:")[1].split()[0]) / 1024
         self._process.terminate()
         self._process.wait()

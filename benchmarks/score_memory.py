@@ -45,7 +45,9 @@ TASKS = ("shards", "predict", "evaluate", "next", "complete")
 
 def peak() -> float:
     """Largest resident memory of this process so far, in MB."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    line = next(
+        line for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM")
+    )
     return int(line.split()[1]) / 1024
 
 

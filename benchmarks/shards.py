@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -131,45 +132,69 @@ def on_ray(folder: Path, output: str, count: int, pause: float) -> float:
     return seconds
 
 
-def kill(folder: Path, events: int = 50, pause: float = 0.05) -> dict[str, Any]:
-    """Kill or stop one of four workers at random moments and start another, then let the rest end by itself."""
+def kill(folder: Path, events: int = 50, pause: float = 0.1) -> dict[str, Any]:
+    """Kill or stop one of at most four workers at random moments and start another, then let the rest end by itself.
+
+    Workers are forked from this process, which has everything imported: most of them live for seconds only.
+    """
     random = np.random.default_rng(0)
-    running = [begin(folder, "killed", pause) for _ in range(4)]
-    stopped: list[subprocess.Popen[str]] = []
-    counts = {"killed": 0, "stopped": 0}
+    running = [fork(folder, "killed", pause) for _ in range(3)]
+    stopped: list[Any] = []
+    counts = {"killed": 0, "stopped": 0, "went_on": 0}
     for _ in range(events):
-        time.sleep(random.uniform(1.0, 4.0))
+        time.sleep(random.uniform(0.5, 2.5))
+        if stopped:  # one at most stands still: it goes on, late, or ends for good
+            old = stopped.pop()
+            if random.random() < 0.5:
+                os.kill(old.pid, signal.SIGCONT)
+                running.append(old)
+                counts["went_on"] += 1
+            else:
+                old.kill()
+                old.join()
         victim = running.pop(int(random.integers(len(running))))
         if random.random() < 0.5:
             victim.kill()
-            victim.wait()
+            victim.join()
             counts["killed"] += 1
         else:
-            victim.send_signal(signal.SIGSTOP)
+            os.kill(victim.pid, signal.SIGSTOP)
             stopped.append(victim)
             counts["stopped"] += 1
-            if len(stopped) > 3:  # an old one goes on, late, or ends for good
-                old = stopped.pop(0)
-                old.send_signal(signal.SIGCONT if random.random() < 0.5 else signal.SIGKILL)
-        running.append(begin(folder, "killed", pause))
+        done = len(list((folder / "killed").glob("part-*.parquet")))
+        print(f"{counts}, {done} of {IMAGES // SHARD} shards", flush=True)
+        running += [fork(folder, "killed", pause) for _ in range(3 - len(running))]
+    before = len(list((folder / "killed").glob("part-*.parquet")))
     start = time.time()
-    codes = [own.wait() for own in running]
+    for own in running:
+        own.join()
     ended = time.time() - start
-    for victim in stopped:
-        victim.send_signal(signal.SIGCONT)  # they find all done, and end
-        codes.append(victim.wait())
+    for old in stopped:
+        os.kill(old.pid, signal.SIGCONT)  # it finds all done, and ends
+        old.join()
+    codes = sorted({own.exitcode for own in (*running, *stopped)})
     names, scores = union(folder / "killed")
     expected = union(folder / "processes-1")
     left = [path.name for path in (folder / "killed").iterdir() if not path.name.endswith(".parquet")]
     return {
         **counts,
+        "shards": IMAGES // SHARD,
+        "shards_done_before_the_last": before,
         "images": len(names),
         "each_exactly_once": names == expected[0],
         "equal_to_one_process": bool(np.array_equal(scores, expected[1])),
         "left_behind": left,
-        "exit_codes": sorted(set(codes)),
+        "exit_codes": codes,
         "seconds_after_the_last": ended,
     }
+
+
+def fork(folder: Path, output: str, pause: float) -> Any:
+    """Start a worker as a copy of this process."""
+    os.environ["BENCH_PAUSE"] = str(pause)
+    own = multiprocessing.get_context("fork").Process(target=worker, args=(folder, output))
+    own.start()
+    return own
 
 
 def main() -> None:
@@ -187,8 +212,8 @@ def main() -> None:
         if chosen.what == "share":
             result["share"] = share(folder, (1, 2, 4, 8))
         else:
-            own = begin(folder, "processes-1", 0.0)
-            own.wait()
+            torch.set_num_threads(1)
+            fork(folder, "processes-1", 0.0).join()
             result["kill"] = kill(folder)
             print(result["kill"])
     write_json(RESULT, result)

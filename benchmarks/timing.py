@@ -49,7 +49,7 @@ def compare(times: Mapping[str, Mapping[str, float]], peer: str, own: str = "par
 def machine() -> dict[str, Any]:
     """Processor, threads and versions."""
     cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return {
         "cpu": models[0] if models else platform.processor(),

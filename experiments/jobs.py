@@ -108,7 +108,11 @@ def where() -> dict[str, Any]:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
-        named = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
+        named = [
+            line.partition(":")[2].strip()
+            for line in info.read_text(encoding="utf-8").splitlines()
+            if "model name" in line
+        ]
         cpu = named[0] if named else cpu
     machine = f"{cpu}, {os.cpu_count()} cores, {torch.get_num_threads()} threads used"
     if torch.cuda.is_available():

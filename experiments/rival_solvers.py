@@ -74,6 +74,6 @@ SOLVERS: dict[str, tuple[Solver, tuple[dict[str, Any], ...]]] = {
     "discriminant, round": (with_round, ({},)),
     "label propagation": (
         propagation,
-        tuple({"count": count, "alpha": alpha} for count in (20, 100, 300) for alpha in (0.5, 0.9, 0.98)),
+        tuple({"count": count, "alpha": alpha} for count in (100, 300) for alpha in (0.2, 0.5, 0.9)),
     ),
 }

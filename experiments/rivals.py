@@ -4,9 +4,9 @@
 
 The features are those of the preset small at 224 px (square roots of averages, EfficientNet-Lite0, no mirrored copies),
 the same for every row, and so are 12 epochs of SGD where a method needs them. ``tune``: on four fifths of the training
-images, known labels of seed 0, each method and each of its variants at five weight decays; the
-best mAP on the other fifth, all labels of which are known for that, is its setting. ``test``: on all training images at
-this setting, five draws of the known labels, measured on the test images with all labels.
+images, known labels of seed 0, each method and each of its variants at five weight decays, at two smaller ones too if
+the smallest is best; the best mAP on the other fifth, all labels of which are known for that, is its setting. ``test``:
+on all training images at this setting, five draws of the known labels, measured on the test images with all labels.
 
 Known labels: 10, 30 and 50 % of each image at random; ``single``: one present label of each image and nothing else;
 ``open``: 1 % as in Open Images, uneven over images and classes and half of them present.
@@ -41,24 +41,27 @@ from partlabel.training import discriminant
 
 SEEDS = range(5)
 SETTINGS = ("10", "30", "50", "single", "open")
-#: (rate, weight decay) among which each method and variant has its best
-STEPS = [(5.0, decay) for decay in (4e-4, 1.6e-3, 6.4e-3, 2.56e-2, 0.1)]
+RATE = 5.0
+#: weight decays among which each method and variant has its best; the second ones where the smallest of these is
+DECAYS, SMALLER = (4e-4, 1.6e-3, 6.4e-3, 2.56e-2, 0.1), (2.5e-5, 1e-4)
 Variant = dict[str, Any]
+#: shares of the expected present and absent pairs
+CAP_SHARES = ((1.0, 1.0), (0.5, 1.0), (0.5, 0.9), (0.25, 0.5), (0.1, 0.5), (0.1, 0.2))
 #: method -> its class and variants
 METHODS: dict[str, tuple[type[m.Method], tuple[Variant, ...]]] = {
     **{name: (m.Method, ({"loss": name},)) for name in ("bce", "partial-bce", "an", "wan", "an-ls", "asl", "hill")},
     **{name: (m.Method, ({"loss": name},)) for name in ("splc", "p-asl")},
-    "ll-r": (m.Method, tuple({"loss": "ll-r", "delta": d} for d in (0.1, 0.3))),
-    "ll-ct": (m.Method, tuple({"loss": "ll-ct", "delta": d} for d in (0.02, 0.1))),
+    "ll-r": (m.Method, tuple({"loss": "ll-r", "delta": d} for d in (0.1, 0.3, 1.0))),
+    "ll-ct": (m.Method, tuple({"loss": "ll-ct", "delta": d} for d in (0.02, 0.1, 0.3))),
     "em": (m.Method, tuple({"loss": "em", "alpha": a} for a in (0.01, 0.1))),
-    "csl": (m.Method, ({"loss": "csl", "likely": 1.0}, {"loss": "csl", "likely": 5.0})),
-    "csl, priors": (m.WithPriors, ({"eta": 0.05, "likely": 1.0}, {"eta": 0.2, "likely": 1.0})),
+    "csl": (m.Method, tuple({"loss": "csl", "likely": k} for k in (1.0, 5.0, 10.0, 20.0, 40.0))),
+    "csl, priors": (m.WithPriors, tuple({"eta": e, "likely": k} for e, k in ((0.05, 1.0), (0.2, 1.0), (0.05, 20.0)))),
     "em-apl": (m.EntropyAndPseudoLabels, tuple({"beta": b} for b in (0.02, 0.2, 0.9))),
-    "role": (m.OnlineEstimates, ({"rate": 0.3}, {"rate": 3.0})),
-    "cap": (m.ClassDistribution, ({}, {"present": 0.5}, {"present": 0.5, "absent": 0.9})),
-    "cft": (m.ClassDistribution, ({"present": 0.5, "last": 2}, {"present": 0.5, "last": 4})),
+    "role": (m.OnlineEstimates, tuple({"rate": r} for r in (0.3, 3.0, 10.0))),
+    "cap": (m.ClassDistribution, tuple({"present": p, "absent": a} for p, a in CAP_SHARES)),
+    "cft": (m.ClassDistribution, tuple({"present": 0.25, "absent": 0.5, "last": k} for k in (2, 4))),
     "co-occurrence": (m.CoOccurrence, ({"within": 0.5}, {"within": 0.5, "across": 0.5})),
-    "blending": (m.Blending, ({"weight": 0.1}, {"weight": 0.5})),
+    "blending": (m.Blending, tuple({"weight": w} for w in (0.1, 0.5, 1.5, 5.0))),
 }
 #: with present labels alone these learn nothing; where all images have the same share known, partial-BCE is BCE
 NEEDS_ABSENT = ("bce", "partial-bce", "blending")
@@ -115,8 +118,12 @@ def _sigmoid(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return (1 / (1 + np.exp(-np.clip(x, -50, 50)))).astype(np.float32)
 
 
-def methods(setting: str) -> Iterator[tuple[str, Variant]]:
-    """Each method with each of its variants."""
+def methods(setting: str, only: list[str] | None = None) -> Iterator[tuple[str, Variant]]:
+    """Each method with each of its variants, or those of some methods."""
+    yield from (own for own in _every(setting) if only is None or own[0] in only)
+
+
+def _every(setting: str) -> Iterator[tuple[str, Variant]]:
     for name, (_, variants) in METHODS.items():
         equal = setting not in ("open", "single")
         if not (setting == "single" and name in NEEDS_ABSENT) and not (equal and name == "partial-bce"):
@@ -130,52 +137,63 @@ def row_name(name: str, variant: Variant) -> str:
     return f"{name} ({more})" if more else name
 
 
-def tune(bench: Bench, setting: str) -> None:
+def tune(bench: Bench, setting: str, only: list[str] | None = None) -> None:
     """The rows of ``tune``: mAP on the held-out fifth at each step, and the threshold of the best."""
     store = Store(RESULTS / "rivals" / f"tune-{setting}.jsonl")
     found = store.read()
     rows, held = bench.split()
     labels = known_labels(setting, bench.table, 0)[rows]
     one = bench.data(labels[None], rows)
-    wide = m.Data(one.x, one.labels.expand(len(STEPS), -1, -1).contiguous(), one.positives, one.priors)
-    wide.priors = one.priors.expand(len(STEPS), -1)
-    for name, variant in methods(setting):
+
+    def at(name: str, variant: Variant, decays: tuple[float, ...]) -> NDArray[np.float32]:
+        """Scores (S, n, C) of the held-out images by one head for each decay."""
+        many = (len(decays), -1, -1)
+        wide = m.Data(one.x, one.labels.expand(many).contiguous(), one.positives, one.priors.expand(many[:2]))
+        method = METHODS[name][0](wide, **variant)
+        weight, bias = m.train(wide, method, np.full(len(decays), RATE), np.array(decays), 0)
+        return (torch.from_numpy(bench.x[held]) @ weight + bias[:, None]).numpy()
+
+    def maps_of(scores: NDArray[np.float32]) -> list[float]:
+        return [round(mean_ap(np.nan_to_num(own, posinf=0, neginf=0), bench.truth[held]), 3) for own in scores]
+
+    for name, variant in methods(setting, only):
         key = row_name(name, variant)
         if key in found:
             continue
         began = time.process_time()
+        decays: tuple[float, ...] = ()
         if name in SOLVERS:
             scores = SOLVERS[name][0](one.x.numpy(), labels, bench.x[held], **variant)[None]
         else:
-            rates, decays = (np.array(v) for v in zip(*STEPS, strict=True))
-            weight, bias = m.train(wide, METHODS[name][0](wide, **variant), rates, decays, 0)
-            scores = (torch.from_numpy(bench.x[held]) @ weight + bias[:, None]).numpy()
-        maps = [mean_ap(np.nan_to_num(own, posinf=0, neginf=0), bench.truth[held]) for own in scores]
+            decays, scores = DECAYS, at(name, variant, DECAYS)
+            if int(np.argmax(maps_of(scores))) == 0:
+                decays, scores = SMALLER + DECAYS, np.concatenate([at(name, variant, SMALLER), scores])
+        maps = maps_of(scores)
         best = int(np.argmax(maps))
         truth = bench.truth[held] > 0
         threshold, _ = choose(cuts(scores[best].ravel(), truth.ravel() * 1.0, ~truth.ravel() * 1.0), "f1")
-        record = {"maps": [round(v, 3) for v in maps], "best": best, "threshold": float(threshold)}
+        record = {"maps": maps, "best": best, "decay": decays[best] if decays else None, "threshold": float(threshold)}
         found[key] = {**record, "seconds": round(time.process_time() - began, 1)}
         store.add(key, found[key])
-        print(setting, key, f"{maps[best]:.2f} at step {best}", found[key]["seconds"], flush=True)
+        print(setting, key, f"{maps[best]:.2f} at decay {record['decay']}", found[key]["seconds"], flush=True)
 
 
 def chosen(setting: str, name: str) -> tuple[Variant, dict[str, Any]]:
     """The best variant of a method and its row of ``tune``."""
     found = Store(RESULTS / "rivals" / f"tune-{setting}.jsonl").read()
-    variants = (METHODS.get(name) or SOLVERS[name])[1]
+    variants = [variant for variant in (METHODS.get(name) or SOLVERS[name])[1] if row_name(name, variant) in found]
     rows = [found[row_name(name, variant)] for variant in variants]
     best = max(range(len(rows)), key=lambda i: rows[i]["maps"][rows[i]["best"]])
     return variants[best], rows[best]
 
 
-def test(bench: Bench, setting: str, keep: Path | None) -> None:
-    """The rows of ``test``; ``keep`` is a folder for the scores of the test images."""
+def measure(bench: Bench, setting: str, only: list[str] | None = None) -> None:
+    """The rows of ``test``."""
     store = Store(RESULTS / "rivals" / f"test-{setting}.jsonl")
     found = store.read()
     labels = np.stack([known_labels(setting, bench.table, seed) for seed in SEEDS])
     data = bench.data(labels)
-    for name in dict.fromkeys(name for name, _ in methods(setting)):
+    for name in dict.fromkeys(name for name, _ in methods(setting, only)):
         if name in found:
             continue
         began = time.process_time()
@@ -183,16 +201,13 @@ def test(bench: Bench, setting: str, keep: Path | None) -> None:
         if name in SOLVERS:
             scores = np.stack([SOLVERS[name][0](bench.x, y, bench.x_test, **variant) for y in labels])
         else:
-            rate, decay = STEPS[row["best"]]
             own = METHODS[name][0](data, **variant)
-            weight, bias = m.train(data, own, np.full(len(SEEDS), rate), np.full(len(SEEDS), decay), 0)
+            weight, bias = m.train(data, own, np.full(len(SEEDS), RATE), np.full(len(SEEDS), row["decay"]), 0)
             scores = (torch.from_numpy(bench.x_test) @ weight + bias[:, None]).numpy()
-        record = {"variant": row_name(name, variant), "step": row["best"], **measured(bench, scores, row["threshold"])}
+        found[name] = measured(bench, scores, row["threshold"])
+        record = {"variant": row_name(name, variant), "decay": row["decay"], **found[name]}
         store.add(name, {**record, "seconds": round(time.process_time() - began, 1)})
         print(setting, name, np.mean(record["map80"]), flush=True)
-        if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
-            np.save(keep / f"{setting}-{name}.npy", scores.astype(np.float16))
 
 
 def measured(bench: Bench, scores: NDArray[np.float32], threshold: float) -> dict[str, list[float]]:
@@ -210,13 +225,13 @@ def main() -> None:
     parser.add_argument("what", choices=("tune", "test"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-mini"))
     parser.add_argument("--settings", nargs="+", default=list(SETTINGS), choices=SETTINGS)
-    parser.add_argument("--keep", type=Path, help="folder for the scores of the test images")
+    parser.add_argument("--methods", nargs="+", metavar="NAME", choices=[*METHODS, *SOLVERS], help="only these")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     bench = Bench.of(arguments.data)
     for setting in arguments.settings:
-        tune(bench, setting) if arguments.what == "tune" else test(bench, setting, arguments.keep)
+        (tune if arguments.what == "tune" else measure)(bench, setting, arguments.methods)
 
 
 if __name__ == "__main__":

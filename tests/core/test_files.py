@@ -31,7 +31,7 @@ def test_many_threads_write_one_name_and_each_sees_a_whole_file(tmp_path):
 
     def write(letter: str) -> None:
         for _ in range(40):
-            with replacing(target) as temporary, open(temporary, "w") as file:
+            with replacing(target) as temporary, open(temporary, "w", encoding="utf-8") as file:
                 for _ in range(50):
                     file.write(letter * 100)
                     file.flush()

@@ -16,7 +16,7 @@ def test_choosing_and_measuring(tmp_path, monkeypatch):
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
     table = make_pictures(tmp_path / "images", 30)
     names = table.images.to_pylist()
-    with open(tmp_path / "labels.csv", "w", newline="") as file:
+    with open(tmp_path / "labels.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(
             [["image", *table.classes], *([n, *y] for n, y in zip(names, table.dense(), strict=True))]
         )

@@ -268,7 +268,7 @@ def test_each_process_sees_a_gpu_of_its_own(tmp_path: Path, monkeypatch: pytest.
 
 
 def _tell(path: Path) -> None:
-    path.write_text(os.environ["CUDA_VISIBLE_DEVICES"])
+    path.write_text(os.environ["CUDA_VISIBLE_DEVICES"], encoding="utf-8")
 
 
 def test_a_result_names_its_code() -> None:

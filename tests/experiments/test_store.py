@@ -75,7 +75,7 @@ def test_processes_add_at_the_same_time(tmp_path: Path) -> None:
 def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: str) -> None:
     store = Store(tmp_path / "table.jsonl")
     store.add("first", 1)
-    with open(store.path, "a") as file:
+    with open(store.path, "a", encoding="utf-8") as file:
         file.write(line + "\n")
     before = store.path.read_bytes()
     with pytest.raises(UserError, match=r"table\.jsonl, line 2: "):

@@ -22,7 +22,7 @@ NAMES = ["a.png", "b.png", "c.png"]
 
 def write(folder: str, rows) -> Path:
     path = Path(folder) / "labels.csv"
-    with open(path, "w", newline="") as file:
+    with open(path, "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(rows)
     return path
 

@@ -12,7 +12,9 @@ from tests.formats.cases import CASES
 def test_text_and_json(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = Path("labels.csv")
-    path.write_text("image,cat,dog,Dog,car\n a.png,1,-1,,\nb.png,1,,-1,\na.png,-1,,1,\nc.png,,,,\nd.png,-1,-1,,\n")
+    path.write_text(
+        "image,cat,dog,Dog,car\n a.png,1,-1,,\nb.png,1,,-1,\na.png,-1,,1,\nc.png,,,,\nd.png,-1,-1,,\n", encoding="utf-8"
+    )
     _, report = formats.read("csv", path, conflicts="unknown")
     assert report.text().splitlines() == [
         "labels.csv (csv: wide table, separated by comma, UTF-8, 5 rows)",

@@ -401,7 +401,7 @@ def test_round_trip_of_lists(content, random):
             ]
             text = random.choice(["", "\ufeff"]) + end.join(lines) + random.choice(["", end, end * 2])
             Path(folder, f"{name.replace('/', '')}_train.txt").write_bytes(text.encode())
-        Path(folder, "train.txt").write_text("".join(f"im {n}\n" for n in range(len(labels))))
+        Path(folder, "train.txt").write_text("".join(f"im {n}\n" for n in range(len(labels))), encoding="utf-8")
         table, _ = formats.read("voc", folder, classes=classes, set="train")
     assert table.images.to_pylist() == [f"im {n}" for n in range(len(labels))]
     np.testing.assert_array_equal(table.dense(), labels)

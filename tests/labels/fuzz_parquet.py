@@ -115,7 +115,7 @@ def _reader(kind: str, folder: Path, seeds: list[int], said: Any) -> None:
     whole = (folder / "whole.parquet").read_bytes()
     sound = read(folder / "whole.parquet")
     if sys.platform == "linux":
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        used = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for seed in seeds:

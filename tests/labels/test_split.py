@@ -127,7 +127,7 @@ def test_groups_are_shared_out_in_proportion():
 
 def test_patients_stay_in_one_part():
     """SPL-02: three patients with two images each."""
-    with open(CASES / "SPL-02" / "labels.csv", newline="") as file:
+    with open(CASES / "SPL-02" / "labels.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     expected = json.loads((CASES / "SPL-02" / "expected.json").read_text())["groups"]
     table = LabelTable.from_dense(

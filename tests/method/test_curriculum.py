@@ -126,6 +126,19 @@ def test_class_adaptive_by_hand() -> None:
     assert torch.equal(class_adaptive(scores[:, :1], labels[:, :1], prior[:1], 0.6), some[:, :1])
 
 
+def test_class_adaptive_with_two_shares_by_hand() -> None:
+    """Ten unknown pairs, three of them expected to be present: of theta 0.5, 1.5, so 2; of 0.8 for absent, 5.6, so 6.
+
+    0.8 of ten pairs are 8, of which 2.4, so 2, would be present.
+    """
+    scores, labels = torch.arange(10.0).flip(0)[:, None], torch.zeros(10, 1, dtype=torch.int8)
+    after = class_adaptive(scores, labels, torch.tensor([0.3]), 0.5, 0.8)
+    assert after[:, 0].tolist() == [1, 1, 0, 0, -1, -1, -1, -1, -1, -1]
+    assert class_adaptive(scores, labels, torch.tensor([0.3]), 0.0, 1.0)[:, 0].tolist() == [0] * 3 + [-1] * 7
+    with pytest.raises(ValueError, match="theta is a share, 0 to 1"):
+        class_adaptive(scores, labels, torch.tensor([0.3]), 0.5, 1.1)
+
+
 @pytest.mark.parametrize("theta", [0.5, 1.0])
 def test_class_adaptive_takes_the_quantile_at_the_prior(theta: float) -> None:
     scores = torch.from_numpy(np.random.default_rng(0).normal(-3, 1, (1000, 3)))
@@ -159,6 +172,20 @@ def test_class_prior_by_hand() -> None:
     assert class_prior(counts[0][:2], counts[1][:2], strength=0).tolist() == [0.4, 0]
 
 
+def test_a_class_of_which_only_present_labels_are_known_expects_none() -> None:
+    """Of 40 known labels 10 are present: one present label alone can be chance (0.25), three hardly are (0.016)."""
+    found = class_prior(torch.tensor([6, 1, 3]), torch.tensor([30, 0, 0]))
+    assert found.tolist() == pytest.approx([8.5 / 46, 3.5 / 11, 0], rel=1e-12)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6), st.sampled_from([1.0, 10.0]))
+def test_class_prior_of_the_loops(counts: list[tuple[int, int]], strength: float) -> None:
+    present, absent = ([row[i] for row in counts] for i in (0, 1))
+    if sum(present) and sum(absent):
+        found = class_prior(torch.tensor(present), torch.tensor(absent), strength)
+        assert found.tolist() == pytest.approx(reference.class_prior(present, absent, strength))
+
+
 @settings(deadline=None, max_examples=60)
 @given(
     st.integers(0, 2**32 - 1), st.integers(0, 6), st.integers(1, 7), st.sampled_from([0.0, 0.1, 0.5, 1.0]),
@@ -182,6 +209,10 @@ def test_strategies_of_the_loops(seed: int, n: int, c: int, known: float, theta:
         "class-adaptive": (
             class_adaptive(scores, labels, torch.from_numpy(prior), theta),
             reference.class_adaptive(x, y, prior.tolist(), theta),
+        ),
+        "class-adaptive, two shares": (
+            class_adaptive(scores, labels, torch.from_numpy(prior), theta, 0.8),
+            reference.class_adaptive(x, y, prior.tolist(), theta, 0.8),
         ),
     }
     for name, (found, loops) in expected.items():

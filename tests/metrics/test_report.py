@@ -14,7 +14,7 @@ CASE_TABLE = """\
 4 images evaluated, 10 known labels (3 present, 7 absent)
 
 metric        %  over
-────────  ─────  ────────────────────────────────────────
+--------  -----  ----------------------------------------
 mAP       66.67  2 of 4 classes
 AUROC     62.50  2 of 4 classes
 0-1       75.00  4 of 4 images (known labels right)
@@ -27,7 +27,7 @@ OV-P      66.67  3 of 10 known labels (predicted present)
 OV-R      66.67  3 of 10 known labels (present)
 
 class  present  absent   AP %  AUROC %    P %     R %   F1 %
-─────  ───────  ──────  ─────  ───────  ─────  ──────  ─────
+-----  -------  ------  -----  -------  -----  ------  -----
 cat          2       2  83.33    75.00  66.67  100.00  80.00
 dog          0       3      -        -      -       -      -
 car          0       0      -        -      -       -      -

@@ -54,17 +54,34 @@ def uncertainty_threshold(x: np.ndarray, u: np.ndarray, y: np.ndarray, theta: fl
     return new
 
 
-def class_adaptive(x: np.ndarray, y: np.ndarray, prior: list[float], theta: float) -> np.ndarray:
+def class_adaptive(
+    x: np.ndarray, y: np.ndarray, prior: list[float], theta: float, theta_absent: float | None = None
+) -> np.ndarray:
     """Present from above and absent from below, one pair after the other."""
+    below = theta if theta_absent is None else theta_absent
     new = y.copy()
     for c in range(y.shape[1]):
         left = sorted((-float(x[i, c]), i) for i in range(len(y)) if y[i, c] == 0)
-        labelled = down(theta, len(left))
-        present = nearest(prior[c], labelled)
-        for k in range(labelled):
+        present = nearest(prior[c], down(theta, len(left)))
+        absent = down(below, len(left)) - nearest(prior[c], down(below, len(left)))
+        for k in range(present + absent):
             _, i = left.pop(0) if k < present else left.pop()
             new[i, c] = 1 if k < present else -1
     return new
+
+
+def class_prior(present: list[int], absent: list[int], strength: float) -> list[float]:
+    """Share present of each class; 0 where only present ones are known and chance hardly explains it."""
+    known = sum(present) + sum(absent)
+    common = sum(present) / known
+    shares = []
+    for n1, n0 in zip(present, absent, strict=True):
+        chance = 1.0
+        for _ in range(n1):
+            chance *= common
+        one_sided = n1 > 0 and n0 == 0 and chance < 0.05
+        shares.append(0.0 if one_sided else (n1 + strength * common) / (n1 + n0 + strength))
+    return shares
 
 
 def J(x: np.ndarray, y: np.ndarray, v: np.ndarray, theta: float) -> float:

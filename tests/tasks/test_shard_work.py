@@ -2,9 +2,11 @@
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +23,7 @@ from partlabel.tasks import shard_work
 from partlabel.tasks.engines import predict_shards
 from partlabel.tasks.evaluate import estimate, evaluate
 from partlabel.tasks.next_labels import ask
-from partlabel.tasks.predict import score
+from partlabel.tasks.predict import score, scorer
 from partlabel.tasks.prediction_files import Keep
 from partlabel.training.config import ModelConfig
 from tests.pictures import CLASSES, make_pictures
@@ -89,6 +91,28 @@ def test_the_best_classes_and_those_that_are_present(made, tmp_path):
         assert row["present"] == [limit < 1e9] * len(expected)
 
 
+def test_a_shard_that_others_did_while_this_process_stood_still(made, tmp_path, monkeypatch):
+    """They remove what it had begun to write; it goes on, finds the shard done, and ends well."""
+    folder, _ = made
+    predict_shards(folder / "model", folder / "photos", tmp_path / "done", size=25)
+
+    @contextmanager
+    def overtaken(model, device=None):
+        with scorer(model, device) as (on, score):
+
+            def late(pixels):
+                shutil.copy(tmp_path / "done" / "part-000000.parquet", tmp_path / "out")
+                for path in (tmp_path / "out").glob(".part-*.tmp"):
+                    path.unlink()
+                return score(pixels)
+
+            yield on, late
+
+    monkeypatch.setattr(shard_work, "scorer", overtaken)
+    assert predict_shards(folder / "model", folder / "photos", tmp_path / "out", size=25).shards == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["manifest.parquet", "part-000000.parquet"]
+
+
 def test_other_tasks_take_the_scores_instead_of_the_images(made, tmp_path):
     folder, table = made
     table = LabelTable.from_dense(table.images, CLASSES, np.where(np.arange(75).reshape(25, 3) % 4, table.dense(), 0))
@@ -123,7 +147,7 @@ def test_the_command_predicts_tar_files_in_shards(made, tmp_path, capsys):
     assert main(["predict", str(folder / "model"), str(folder / "photos"), "-o", output, "--top", "1"]) == 2
     assert "another keep and source" in capsys.readouterr().err
     assert main(["predict", str(folder / "model"), str(folder / "photos"), "-o", f"{output}.csv", "--top", "1"]) == 0
-    rows = Path(f"{output}.csv").read_text().splitlines()
+    rows = Path(f"{output}.csv").read_text(encoding="utf-8").splitlines()
     assert len(rows) >= 26
 
 

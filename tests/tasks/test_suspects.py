@@ -42,14 +42,14 @@ def test_qc_01(tmp_path):
     folder, expected = case("QC-01")
     matrices = []
     for name in ("labels.csv", "probs.csv"):
-        with open(folder / name, newline="") as file:
+        with open(folder / name, encoding="utf-8", newline="") as file:
             header, *rows = csv.reader(file)
         matrices.append(np.array([row[1:] for row in rows], float))
     table = LabelTable.from_dense([row[0] for row in rows], header[1:], matrices[0].astype(np.int8))
     found = find_suspects(table, matrices[1])
     assert [table.classes[c] for c in found.not_checked] == expected["not_checked"]
     write_suspects(tmp_path / "suspects.csv", table, found)
-    with open(tmp_path / "suspects.csv", newline="") as file:
+    with open(tmp_path / "suspects.csv", encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     assert header == ["image", "class", "label", "probability", "wrong"]
     assert [[i, c, int(y), float(p)] for i, c, y, p, _ in rows] == expected["suspects"]

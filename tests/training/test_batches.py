@@ -155,8 +155,8 @@ def test_a_shard_of_another_kind_is_not_read(model, paths, tmp_path):
     """Say of another version, that has put another shape under the same name."""
     expected = open_(model, 5, paths).array
     (path,) = shards_of(tmp_path)
-    names, rows = open_sealed(path)
-    write_sealed(path, [np.array(names), np.array(rows)[..., 0]])
+    names, rows = (np.array(part) for part in open_sealed(path))
+    write_sealed(path, [names, rows[..., 0]])
     assert np.array_equal(open_(model, 5, paths).array, expected)
 
 

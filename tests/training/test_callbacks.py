@@ -73,7 +73,7 @@ def test_fabrics_csv_logger(tmp_path, table):
     config = tiny_config(validation=0.34, **RELABEL)
     logger = CSVLogger(tmp_path, name="log", version="")
     run = train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, callbacks=[logger])
-    with open(tmp_path / "log" / "metrics.csv", newline="") as file:
+    with open(tmp_path / "log" / "metrics.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     losses = [float(row["loss"]) for row in rows if row["loss"]]
     assert losses == pytest.approx([row["loss"] for row in run.epochs])

@@ -80,6 +80,9 @@ def test_score_threshold_labels_unknown_pairs_only():
     np.testing.assert_array_equal(added.score, np.float32([3.0, -2.5, -4.0]))
 
 
+KNOWN_OF_EACH = np.array([[1, 0, 0], [0, -1, 0], [0, 0, -1], [0, 0, 0]], np.int8)
+
+
 def test_proportion_counts_within_each_batch():
     pairs, _ = chosen("score-proportion", 0.5, [np.array([0, 1]), np.array([2, 3])])
     # 2 of the 4 unknown pairs of a and b, 2 (2.5, rounded down) of the 5 of c and d
@@ -98,6 +101,22 @@ def test_class_adaptive_sees_all_images_at_once():
     many, _ = chosen("class-adaptive", 1.0, [np.array([3]), np.array([1]), np.array([0, 2])])
     assert one == many
     assert len(one) == 9
+
+
+def test_class_adaptive_says_what_it_expected_and_of_what_interval():
+    """All three classes hold one known label: class x a present one, y an absent one, z an absent one."""
+    table = LabelTable.from_dense([f"{i}" for i in range(4)], ["x", "y", "z"], KNOWN_OF_EACH)
+    config = RelabelConfig(strategy="class-adaptive", theta=0.0, theta_absent=1.0)
+    added = choose([(Fixed(), Rows(SCORES))], table, [np.arange(4)], config)
+    assert set(added.value.tolist()) == {-1}  # none of the expected present, all of the expected absent ones
+    after = table.with_labels(added.image, added.cls, added.value, origin="model")
+    done = record(after, np.arange(4), added, 1, config)
+    assert done["theta_absent"] == 1.0
+    shares = [own["expected_present"] for own in done["classes"]]
+    assert shares == pytest.approx([(1 + 10 / 3) / 11, (10 / 3) / 11, (10 / 3) / 11])
+    low, high = done["classes"][0]["expected_interval"]
+    assert (low, high) == (pytest.approx(1 / (1 + 1.96**2)), 1)  # Wilson, 1 of 1
+    assert added.cls.tolist().count(0) == 2  # of 3 unknown ones 1.18, so 1, would be present
 
 
 def test_shares_of_several_processes_are_put_together():

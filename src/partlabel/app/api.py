@@ -54,7 +54,13 @@ def read(format: str, path: str | os.PathLike[str] | Sequence[str | os.PathLike[
     return table
 
 
-def thresholds(run: AnyRun, *, goal: Goal = "f1", wanted: float | None = None) -> Fitted:
+def thresholds(
+    run: AnyRun,
+    *,
+    goal: Goal = "f1",
+    wanted: float | None = None,
+    scores: str | os.PathLike[str] | None = None,
+) -> Fitted:
     """Choose for each class from which score on it counts as present, on labels that the run was not trained on.
 
     They are written into the run, with the calibration and the model cards; everything that uses the run decides by
@@ -64,9 +70,12 @@ def thresholds(run: AnyRun, *, goal: Goal = "f1", wanted: float | None = None) -
         run: a run or its folder.
         goal: ``f1``, or a ``precision`` or ``recall`` of at least ``wanted``.
         wanted: that precision or recall, above 0 and at most 1; None for F1.
+        scores: a folder of scores of the validation images that ``partlabel predict`` wrote in shards, read some
+            classes at a time; None takes those that lie in the run.
 
     Raises:
-        UserError: a goal without its number, no run, no held-out labels, another process that writes into the run.
+        UserError: a goal without its number, no run, no held-out labels, scores that do not fit, another process that
+            writes into the run.
 
     >>> found = thresholds("run", goal="precision", wanted=0.9)
     >>> found.thresholds.values.shape
@@ -75,9 +84,13 @@ def thresholds(run: AnyRun, *, goal: Goal = "f1", wanted: float | None = None) -
     from partlabel.training.card import write_card
     from partlabel.training.thresholds import fit_run
 
-    run = _run(run)
+    run, stored = _run(run), None
+    if scores is not None:
+        from partlabel.tasks.scoring import scores_of
+
+        stored = scores_of(run.model, run.held_out_labels.images, None, scores, run.elsewhere)
     with holding(run.folder, "partlabel thresholds"):
-        fitted = fit_run(run, goal, wanted)
+        fitted = fit_run(run, goal, wanted, stored)
         write_card(run)
     return fitted
 
@@ -86,13 +99,14 @@ def relabel(
     run: AnyRun,
     labels: LabelTable,
     *,
-    images: str | os.PathLike[str],
+    images: str | os.PathLike[str] | None = None,
     strategy: str | None = None,
     theta: float | None = None,
     measure: str | None = None,
     also: Sequence[AnyRun] = (),
     seed: int = 0,
     truth: LabelTable | None = None,
+    scores: str | os.PathLike[str] | None = None,
 ) -> Filled:
     """Let a run fill in the unknown labels that it finds easy (section 3.3 of the paper).
 
@@ -106,9 +120,11 @@ def relabel(
         also: other runs, whose scores are averaged with this one's.
         seed: of the samples of dropout.
         truth: true labels, for experiments: the report says how many new labels are right.
+        scores: instead of the images, a folder of scores that ``partlabel predict`` wrote in shards.
 
     Raises:
-        UserError: no run, classes that do not match, images that are missing or cannot be read.
+        UserError: no run, classes that do not match, images that are missing or cannot be read, scores that do not fit
+            or are not enough for the strategy.
 
     >>> labels = read("csv", "labels.csv", coding="1=present,0=absent,blank=unknown")
     >>> found = relabel("run", labels, images="photos", strategy="score-threshold", theta=1.0)
@@ -133,6 +149,7 @@ def relabel(
             seed=seed,
             truth=truth,
             progress=bar,
+            scores=scores,
         )
     return Filled(made, done)
 
@@ -141,10 +158,11 @@ def complete(
     run: AnyRun,
     labels: LabelTable | None = None,
     *,
-    images: str | os.PathLike[str],
+    images: str | os.PathLike[str] | None = None,
     precision: float = 0.95,
     confidence: float = 0.9,
     seed: int = 0,
+    scores: str | os.PathLike[str] | None = None,
 ) -> Filled:
     """Fill in unknown labels with a stated precision, where held-out labels bear it out.
 
@@ -155,6 +173,7 @@ def complete(
         precision: share of the labels filled in that must be right, above 0.5 and below 1.
         confidence: probability with which it must be.
         seed: of the draw that mixes the pool of classes.
+        scores: instead of the images, a folder of scores of the last model that ``partlabel predict`` wrote in shards.
 
     Raises:
         UserError: see :func:`partlabel.tasks.complete.complete_run`.
@@ -165,12 +184,18 @@ def complete(
     """
     from partlabel.tasks.complete import complete_run
 
-    made, done = complete_run(_run(run), images, labels, precision=precision, confidence=confidence, seed=seed)
+    options: dict[str, Any] = {"precision": precision, "confidence": confidence, "seed": seed, "scores": scores}
+    made, done = complete_run(_run(run), images, labels, **options)
     return Filled(made, done)
 
 
 def suspects(
-    run: AnyRun, labels: LabelTable | None = None, *, images: str | os.PathLike[str], seed: int = 0
+    run: AnyRun,
+    labels: LabelTable | None = None,
+    *,
+    images: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    scores: str | os.PathLike[str] | None = None,
 ) -> Suspicions:
     """List known labels that classifiers contradict which were trained without them.
 
@@ -179,17 +204,19 @@ def suspects(
         labels: the table; None takes the labels of the run.
         images: the folder of the images.
         seed: of the five folds.
+        scores: instead of the images, a folder of scores that ``partlabel predict`` wrote in shards: they judge labels
+            that the run was not trained on, those of its validation part where no table is given.
 
     Raises:
-        UserError: see :func:`partlabel.tasks.suspects.check_run`.
+        UserError: see :func:`partlabel.tasks.suspects.check`.
 
     >>> found = suspects("run", images="photos")
     >>> found.checked >= len(found)
     True
     """
-    from partlabel.tasks.suspects import check_run
+    from partlabel.tasks.suspects import check
 
-    found = check_run(_run(run), labels, images, seed=seed)
+    found = check(_run(run), labels, images, scores, seed=seed)
     listed, names = found.suspects, found.table.images.to_pylist()
     return Suspicions(
         tuple(names[i] for i in listed.image),
@@ -204,9 +231,10 @@ def next_labels(
     run: AnyRun,
     labels: LabelTable | None = None,
     *,
-    images: str | os.PathLike[str],
+    images: str | os.PathLike[str] | None = None,
     budget: int,
     seed: int = 0,
+    scores: str | os.PathLike[str] | None = None,
 ) -> NextLabels:
     """Choose which unknown labels to ask people for next.
 
@@ -216,6 +244,7 @@ def next_labels(
         images: the folder of the images.
         budget: number of questions.
         seed: of the random part.
+        scores: instead of the images, a folder of scores that ``partlabel predict`` wrote in shards.
 
     Raises:
         UserError: classes that do not match, nothing unknown, images that are missing or cannot be read.
@@ -229,7 +258,8 @@ def next_labels(
     from partlabel.tasks.next_labels import ask
 
     run = _run(run)
-    return NextLabels(*ask(run.model, run.labels if labels is None else labels, images, budget, seed=seed))
+    table = run.labels if labels is None else labels
+    return NextLabels(*ask(run.model, table, images, budget, seed=seed, stored=scores))
 
 
 def export(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,11 @@ _BATCH = {"cpu": 8}
 _BATCH_ELSEWHERE = 64
 #: images that are read, scored or validated at once where memory alone counts
 BATCH = 64
+#: what a script lacks whose loader processes do its work again
+UNGUARDED = (
+    'loader processes import the script that started them: put what it does behind `if __name__ == "__main__":`,'
+    " or set workers=0"
+)
 #: up to so many images are decoded without processes for it, which take longer to start
 _FEW = 64
 
@@ -70,6 +76,19 @@ class Crew:
 
 #: a process that works alone
 ALONE = Crew()
+
+
+def refuse_in_loader() -> None:
+    """Refuse work in a loader process that has only begun, where a script runs anew because it guards nothing.
+
+    Everywhere but in forked processes (Windows, macOS, Linux from Python 3.14 on), a new process imports the script
+    that started it. Without this, it would wait for what its parent holds, and its parent for it.
+
+    Raises:
+        UserError: this is such a process.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise UserError(UNGUARDED)
 
 
 def cores() -> int:

@@ -59,8 +59,8 @@ def machine() -> str:
 
 def is_running(process: int) -> bool:
     """Whether this machine runs a process with this number."""
-    if os.name == "nt":  # a signal would end it there, so every process counts as running
-        return True
+    if os.name == "nt":  # where a signal would end it
+        return _is_running_on_windows(process)
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -68,6 +68,19 @@ def is_running(process: int) -> bool:
     except (OSError, OverflowError):
         return True
     return True
+
+
+def _is_running_on_windows(process: int) -> bool:
+    import ctypes
+
+    kernel: Any = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined]
+    handle = kernel.OpenProcess(0x1000, False, process)  # PROCESS_QUERY_LIMITED_INFORMATION
+    if not handle:
+        return ctypes.get_last_error() != 87  # type: ignore[attr-defined] - ERROR_INVALID_PARAMETER: no such process
+    code = ctypes.c_ulong()
+    told = kernel.GetExitCodeProcess(handle, ctypes.byref(code))
+    kernel.CloseHandle(handle)
+    return not told or code.value == 259  # STILL_ACTIVE
 
 
 @contextmanager
@@ -91,7 +104,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         with open(temporary, "r+b") as file:
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+        _move(temporary, target)
         _sync(target.parent)
     except UserError:
         raise
@@ -103,6 +116,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _move(temporary: Path, target: Path) -> None:
+    """Move a file into place; on Windows, where whoever looks at a file for a moment blocks it, try for a second."""
+    for wait in (0.01, 0.05, 0.2, 0.7, None):
+        try:
+            os.replace(temporary, target)
+            return
+        except PermissionError as error:
+            if wait is None or not hasattr(error, "winerror"):
+                raise
+            time.sleep(wait)
 
 
 def refusal(error: BaseException, *paths: Path) -> str | None:

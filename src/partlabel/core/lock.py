@@ -5,20 +5,21 @@ from __future__ import annotations
 import errno
 import json
 import os
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from partlabel.core.compute import refuse_in_loader
 from partlabel.core.errors import UserError
 from partlabel.core.files import is_running, machine, make_folder
 
-if sys.platform == "win32":
-    import msvcrt
-else:
+try:
     import fcntl
+except ImportError:  # Windows
+    fcntl = None
+    import msvcrt
 
 _LOCK, _HOLDER = ".lock", ".lock.json"
 #: files that a lock puts into a folder
@@ -41,14 +42,15 @@ def holding(path: str | os.PathLike[str], what: str, *, make: bool = False) -> G
         make: make the folder; it is removed again where nothing is in it at the end.
 
     Raises:
-        UserError: another process holds it, or the disk refuses.
+        UserError: another process holds it, the disk refuses, or see :func:`refuse_in_loader`.
     """
+    refuse_in_loader()
     place = Path(os.path.realpath(path))
     if place in _held:
         yield
         return
     try:
-        with _locked(place, make) as (lock, note):
+        with _locked(place, make) as note:
             _held.add(place)
             try:
                 with suppress(OSError):  # it only helps others to know
@@ -56,12 +58,8 @@ def holding(path: str | os.PathLike[str], what: str, *, make: bool = False) -> G
                 yield
             finally:
                 _held.discard(place)
-                for file in (note, lock):  # while it is held; see _locked for who has opened the file meanwhile
-                    with suppress(OSError):
-                        file.unlink(missing_ok=True)
-                if make:
-                    with suppress(OSError):  # not empty: it was used
-                        place.rmdir()
+                with suppress(OSError):
+                    note.unlink(missing_ok=True)
     except BlockingIOError:
         holder = _holder(_files(place, make)[1])
         raise UserError(f"{path}: is in use by {holder}; wait for it to end, or stop it") from None
@@ -75,11 +73,12 @@ def _files(place: Path, make: bool) -> tuple[Path, Path]:
 
 
 @contextmanager
-def _locked(place: Path, make: bool) -> Generator[tuple[Path, Path]]:
-    """Hold the lock of a place, and give its file and the note.
+def _locked(place: Path, make: bool) -> Generator[Path]:
+    """Hold the lock of a place, and give the note of its holder.
 
     Its holder removes the file at the end. Who opened it before that finds by its descriptor that the name stands for
-    another file now, or for none, and tries again; filelock shows no descriptor, so it cannot be used here.
+    another file now, or for none, and tries again; filelock shows no descriptor, so it cannot be used here. Windows
+    removes no file that is open: there it goes after it was closed, unless another process has opened it.
 
     Raises:
         BlockingIOError: another process holds it.
@@ -98,20 +97,35 @@ def _locked(place: Path, make: bool) -> Generator[tuple[Path, Path]]:
         except OSError as error:
             raise UserError(f"{file.parent}: cannot be written ({error.strerror})") from None
         _open.add(descriptor)
+        ours = False
         try:
             _lock(descriptor)
             if _stands_for(file, descriptor):
-                yield file, note
-                return
+                try:
+                    yield note
+                    return
+                finally:
+                    ours = True
+                    _remove(file, place, make)
         finally:
             _open.discard(descriptor)
             os.close(descriptor)  # which releases it
+            if ours and fcntl is None:
+                _remove(file, place, make)
+
+
+def _remove(file: Path, place: Path, make: bool) -> None:
+    """Remove a lock, and the folder that was made for it unless something is in it."""
+    with suppress(OSError):
+        file.unlink(missing_ok=True)
+        if make:
+            place.rmdir()
 
 
 def _lock(descriptor: int) -> None:
     try:
-        if sys.platform == "win32":
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        if fcntl is None:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # pyrefly: ignore[missing-attribute]
         else:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,14 @@ def checksum_of_arrays(arrays: Mapping[str, NDArray[Any]], *about: Any) -> str:
         array = arrays[name]
         found = zlib.crc32(f"{name} {array.dtype.str} {array.shape}".encode("utf-8", "surrogatepass"), found)
         found = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, found)
+    return checksum([f"{found:08x}", *about])
+
+
+def checksum_of_rows(name: str, shape: tuple[int, ...], parts: Iterable[NDArray[np.float32]], *about: Any) -> str:
+    """The checksum by :func:`checksum_of_arrays` of one float32 array whose rows come some at a time."""
+    found = zlib.crc32(f"{name} {np.dtype(np.float32).str} {shape}".encode())
+    for rows in parts:
+        found = zlib.crc32(np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data, found)
     return checksum([f"{found:08x}", *about])
 
 

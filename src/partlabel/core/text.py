@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import re
 import unicodedata
+from typing import Any
 
 #: what a spreadsheet takes for the beginning of a formula
 #: (https://owasp.org/www-community/attacks/CSV_Injection)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 #: control characters, surrogates, line separators, and marks that turn the direction of what follows
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+#: what stands for the signs that partlabel draws with where an encoding lacks them
+_PLAIN = str.maketrans({**dict.fromkeys("█▉▊▋▌▍▎▏", "#"), "░": ".", "─": "-", "−": "-", "…": "..."})
+
+
+def speak_any_sign(*streams: Any) -> None:
+    r"""Let streams write what their encoding lacks, as that of a Western Windows does most signs, in signs that it has.
+
+    What partlabel draws with becomes plain signs, any other letter its number, such as ``\u732b``. A stream that
+    somebody has told what to do is left as it is.
+    """
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "backslashreplace"):
+            stream.reconfigure(errors="partlabel")
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    signs = error.object[error.start : error.end].translate(_PLAIN)
+    return signs.encode("ascii", "backslashreplace").decode(), error.end
+
+
+codecs.register_error("partlabel", _replaced)
 
 
 def shown(text: str, lines: bool = True) -> str:

@@ -191,7 +191,7 @@ def _find_images(
     """Put images of one file together and leave out those without a file; return the file of each image left.
 
     Raises:
-        UserError: images that fit several files, or that have none under ``missing=error``.
+        UserError: images that fit several files, or that have none under ``missing=error``; no image has a file.
     """
     found = locate(said.images.to_pylist(), folder)
     for count, what in (
@@ -210,14 +210,14 @@ def _find_images(
     if missing_list is not None:
         write_text(missing_list, "".join(f"{name}\n" for name in names))
         where = f"; all are listed in {missing_list}"
-    if names and missing == "error":
+    if names and (missing == "error" or not there.any()):
         if hint := would_fit(names, folder):
             where += f"; {hint[0]} is there: image_names={hint[1]} takes the beginning away"
         if found.outside:
             where += f"; {plural(len(found.outside), 'name')} lead out of the folder, where nothing is looked for"
-        raise UserError(
-            f"{len(names):,} of {len(there):,} images missing in {folder}; missing=skip leaves them out{where}", names
-        )
+        if there.any():
+            where = f"; missing=skip leaves them out{where}"
+        raise UserError(f"{len(names):,} of {len(there):,} images missing in {folder}{where}", names)
     report.missing = names
     said.keep_images(there)
     files, number = unique([file for file in found.files if file is not None])

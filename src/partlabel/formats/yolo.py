@@ -17,7 +17,7 @@ from partlabel.formats.class_names import tidy
 from partlabel.formats.reading import files_below, text_lines
 from partlabel.formats.report import ImportReport, Tally, plural
 from partlabel.formats.spine import CommonOptions, Source, choice, finish, option, unique
-from partlabel.images.locate import PICTURES
+from partlabel.images.locate import PICTURES, relative
 from partlabel.labels.table import LabelTable
 
 __all__ = ["YoloOptions", "read"]
@@ -90,7 +90,7 @@ def read(path: str, options: YoloOptions) -> tuple[LabelTable, ImportReport]:
         report.notes.append(f"text files without their image; images have no ending: {Tally.of(lost)}")
     names = list(found.images)
     if options.images is not None:
-        names = [os.path.relpath(os.path.join(found.root, name), options.images).replace(os.sep, "/") for name in names]
+        names = [relative(os.path.join(found.root, name), options.images) for name in names]
     numbers = {number: position for position, number in enumerate(found.names)}
     source = Source(
         unique(names)[0],
@@ -180,7 +180,7 @@ def _take(found: _Found, place: str) -> bool:
     """Take in a folder of images, or a text file that lists them; return whether it is there."""
     inside = re.sub(r"^(\.\./)+", "", place)  # Roboflow writes ../train/images for a folder beside the YAML file
     place = place if os.path.exists(os.path.join(found.root, place)) else inside
-    place = os.path.relpath(os.path.join(found.root, place), found.root).replace(os.sep, "/")
+    place = relative(os.path.join(found.root, place), found.root)
     full = os.path.join(found.root, place)
     if place.casefold().endswith(".txt"):
         if not os.path.isfile(full):

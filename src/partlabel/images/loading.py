@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from torchvision.transforms.v2 import InterpolationMode
 from torchvision.transforms.v2 import functional as transforms
 
-from partlabel.core.compute import has_gpu
+from partlabel.core.compute import UNGUARDED, has_gpu, refuse_in_loader
 from partlabel.core.errors import UserError
 from partlabel.images.decoding import MAX_PIXELS, ImageError, decode, decode_bytes
 
@@ -146,6 +146,7 @@ _FAILURES = {
         "the image loader ran out of shared memory (/dev/shm): use fewer loader workers (0 needs none) or smaller"
         " batches, or give the container more (docker run --shm-size=1g)"
     ),
+    ("exited unexpectedly",): f"a loader process ended at once; {UNGUARDED}",
     ("Cannot allocate memory", "killed by signal: Killed"): (
         "the image loader ran out of memory: use fewer loader workers or smaller batches"
     ),
@@ -208,6 +209,8 @@ def make_loader(dataset: ImageDataset, batches: Iterable[Sequence[int]], workers
         UserError: (while iterating) images cannot be read, or the machine ran out of shared memory, memory or open
             files.
     """
+    if workers:
+        refuse_in_loader()
     loader = DataLoader(
         _Batches(dataset),
         batch_sampler=cast(Any, batches),

@@ -151,7 +151,7 @@ def _locate(name: str, tree: _Tree, result: Located) -> str | None:
     if name in tree.open("")[1].names:
         return name
     own, plain = posixpath.normpath(name), posixpath.normpath(name.replace("\\", "/"))
-    if plain == ".." or plain.startswith(("../", "/")) or os.path.isabs(plain):
+    if plain == ".." or plain.startswith(("../", "/")) or os.path.splitdrive(plain)[0]:
         result.outside.append(name)
         return None
     for candidate in dict.fromkeys((own, plain)):
@@ -200,8 +200,16 @@ def name_below(path: str, folder: str | None) -> str:
     """Return a file path relative to the folder with the images; one that is relative or elsewhere stays as it is."""
     if folder is None or not os.path.isabs(path):
         return path
-    root = os.path.join(os.path.abspath(folder), "")
-    return os.path.normpath(path).removeprefix(root) if os.path.normpath(path).startswith(root) else path
+    root, plain = os.path.join(os.path.abspath(folder), ""), os.path.normpath(path)
+    return plain.removeprefix(root).replace(os.sep, "/") if plain.startswith(root) else path
+
+
+def relative(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str:
+    """Return a path as seen from a folder, with slashes; as it is where no way leads there (another drive)."""
+    try:
+        return os.path.relpath(path, folder).replace(os.sep, "/")
+    except ValueError:
+        return os.fspath(path)
 
 
 def first_copies(folder: str | os.PathLike[str], files: Sequence[str]) -> tuple[list[int], list[int]]:

@@ -13,12 +13,13 @@ An image of nearly one grey value is no copy of anything. What it finds and miss
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+
+from partlabel.images.near_hashes import candidates
 
 Floats = NDArray[np.float64]
 
@@ -33,10 +34,8 @@ _LOWEST = 8
 _ROUGHLY = 0.7
 #: least standard deviation of the grey values
 _FLAT = 4.0
-#: candidates looked at for each image, those whose hashes are nearest
-_NEAREST = 20
-#: images whose hashes are compared with all at once
-_BLOCK = 256
+#: images, or pairs of them, that are looked at together
+_ROWS = 4096
 #: largest shift and stretch, as a share of the image; steps of the fit; what keeps it from running off
 _FARTHEST, _STEPS, _RIDGE = 0.15, 6, 0.1
 
@@ -53,33 +52,53 @@ def near_copies(prints: NDArray[np.uint8]) -> list[tuple[int, int]]:
     """Find pairs of near-copies.
 
     Args:
-        prints: (N, BYTES) fingerprints. All pairs are compared, two billion in some seconds.
+        prints: (N, BYTES) fingerprints. Of few images all pairs are compared, two billion in some seconds;
+            of many, a thirtieth of all pairs (:mod:`partlabel.images.near_hashes`).
 
     Returns:
         Pairs (i, k), i > k: image i is a near-copy of k, and k of no other; each i comes once, with the k that it is
         most like. So no chain of images, each a little different, ends at another image.
     """
-    grey = prints[:, : SIDE * SIDE].reshape(-1, SIDE, SIDE).astype(np.float32)
-    lively = np.flatnonzero(grey.std((1, 2)) >= _FLAT)
-    standard, colours = _standard(grey), prints[:, SIDE * SIDE :].astype(np.float32)
+    parts = [prints[low : low + _ROWS] for low in range(0, len(prints), _ROWS)]
+    flat = [_grey(part).std((1, 2)) >= _FLAT for part in parts]
+    lively = np.flatnonzero(np.concatenate([np.zeros(0, bool), *flat]))
+    hashes = [_hashes(_grey(prints[lively[low : low + _ROWS]])) for low in range(0, len(lively), _ROWS)]
     found: dict[int, list[tuple[float, int]]] = {}
-    for one, other in _candidates(_hashes(grey[lively])):
-        one, other = lively[one], lively[other]
-        close = np.abs(colours[one] - colours[other]).mean(1) <= COLOUR
-        close &= (standard[one] * standard[other]).mean((1, 2)) >= _ROUGHLY
-        one, other = one[close], other[close]
-        if not len(one):
-            continue
-        like = _fitted(standard[one].astype(np.float64), standard[other].astype(np.float64))
-        for i, k, how in zip(one.tolist(), other.tolist(), like.tolist(), strict=True):
-            if how >= ALIKE:
-                found.setdefault(i, []).append((how, k))
+    for one, other in candidates(np.concatenate([np.zeros(0, np.uint64), *hashes]), BITS):
+        for low in range(0, len(one), _ROWS):
+            _compare(prints, lively[one[low : low + _ROWS]], lively[other[low : low + _ROWS]], found)
     pairs: dict[int, int] = {}
     for i in sorted(found):
         first = [(how, k) for how, k in found[i] if k not in pairs]
         if first:
             pairs[i] = max(first, key=lambda own: (own[0], -own[1]))[1]
     return sorted(pairs.items())
+
+
+def _compare(
+    prints: NDArray[np.uint8],
+    one: NDArray[np.int64],
+    other: NDArray[np.int64],
+    found: dict[int, list[tuple[float, int]]],
+) -> None:
+    """Look at pairs whose hashes are near, and add those that are alike to what was found of each image."""
+    colours = [prints[rows, SIDE * SIDE :].astype(np.float32) for rows in (one, other)]
+    close = np.abs(colours[0] - colours[1]).mean(1) <= COLOUR
+    one, other = one[close], other[close]
+    standard = [_standard(_grey(prints[rows])) for rows in (one, other)]
+    close = (standard[0] * standard[1]).mean((1, 2)) >= _ROUGHLY
+    one, other = one[close], other[close]
+    if not len(one):
+        return
+    like = _fitted(*(images[close].astype(np.float64) for images in standard))
+    for i, k, how in zip(one.tolist(), other.tolist(), like.tolist(), strict=True):
+        if how >= ALIKE:
+            found.setdefault(i, []).append((how, k))
+
+
+def _grey(prints: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """The grey values (N, SIDE, SIDE) of fingerprints."""
+    return prints[:, : SIDE * SIDE].reshape(-1, SIDE, SIDE).astype(np.float32)
 
 
 def _hashes(grey: NDArray[np.float32]) -> NDArray[np.uint64]:
@@ -91,23 +110,6 @@ def _hashes(grey: NDArray[np.float32]) -> NDArray[np.uint64]:
     bits = low > np.median(low, axis=1, keepdims=True)
     packed = np.packbits(np.pad(bits, ((0, 0), (0, 1))), axis=1)
     return np.ascontiguousarray(packed).view(np.uint64)[:, 0]
-
-
-def _candidates(hashes: NDArray[np.uint64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Pairs of an image and one before it whose hashes are near, for each image the nearest ones."""
-    for low in range(0, len(hashes), _BLOCK):
-        block = hashes[low : low + _BLOCK, None]
-        away = np.bitwise_count(block ^ hashes[None, : low + len(block)])
-        away[:, low:][np.triu_indices(len(block))] = 255  # only those before
-        one, other = np.nonzero(away <= BITS)
-        many = np.flatnonzero(np.bincount(one, minlength=len(block)) > _NEAREST)
-        if len(many):
-            nearest = np.argsort(away[many], axis=1, kind="stable")[:, :_NEAREST]
-            few = ~np.isin(one, many)
-            one = np.concatenate([one[few], np.repeat(many, _NEAREST)])
-            other = np.concatenate([other[few], nearest.ravel()])
-        if len(one):
-            yield one + low, other
 
 
 def _fitted(image: Floats, other: Floats) -> Floats:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +57,7 @@ class Place:
         """
         text = os.fspath(given)
         if not _ADDRESS.match(text) or os.path.exists(text):
-            return cls(pyarrow.fs.LocalFileSystem(), os.path.abspath(text), text)
+            return cls(pyarrow.fs.LocalFileSystem(), Path(os.path.abspath(text)).as_posix(), text)
         text = _ADDRESS.sub(r"\1://", text)
         try:
             files, path = pyarrow.fs.FileSystem.from_uri(text)
@@ -81,7 +82,7 @@ class Place:
         """Return the names of all files below, sorted; hidden ones are left out."""
         selector = pyarrow.fs.FileSelector(self.path, recursive=True, allow_not_found=True)
         found = self.ask(lambda: self.files.get_file_info(selector))
-        names = [os.path.relpath(i.path, self.path) for i in found if i.type == pyarrow.fs.FileType.File]
+        names = [posixpath.relpath(i.path, self.path) for i in found if i.type == pyarrow.fs.FileType.File]
         return sorted(name for name in names if not any(part.startswith(".") for part in name.split("/")))
 
     def read(self) -> bytes:

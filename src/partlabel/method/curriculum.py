@@ -26,6 +26,9 @@ from torch import Tensor
 
 from partlabel.method.checks import check_labels, listed
 
+#: chance below which known labels of one sign are no random draw
+_ONE_SIDED = 0.05
+
 
 def score_threshold(scores: Tensor, labels: Tensor, theta: float) -> Tensor:
     """Strategy [a], eq. 8: present if ``x >= theta``, absent if ``x < -theta``, else still unknown.
@@ -128,7 +131,9 @@ def all_at_once(scores: Tensor, labels: Tensor) -> Tensor:
     return score_threshold(scores, labels, 0.0)
 
 
-def class_adaptive(scores: Tensor, labels: Tensor, prior: Tensor, theta: float = 1.0) -> Tensor:
+def class_adaptive(
+    scores: Tensor, labels: Tensor, prior: Tensor, theta: float = 1.0, theta_absent: float | None = None
+) -> Tensor:
     """Label a share of each class's unknown pairs so that the class's share present is what is expected of it.
 
     In the manner of CAP (Xie et al., *Class-Distribution-Aware Pseudo-Labeling for Semi-Supervised Multi-Label
@@ -139,8 +144,9 @@ def class_adaptive(scores: Tensor, labels: Tensor, prior: Tensor, theta: float =
     counts as the higher one. Where the labels are right, what stays unknown has the share present ``prior`` again, so
     that the same prior holds in the next round.
 
-    CAP has separate shares of the expected present and absent pairs; here one theta stands for both. CAP looks at
-    images without any known label, this at the unknown pairs.
+    With ``theta_absent``, each sign has a share of its own, as in CAP: theta says how many of the expected present
+    pairs become present, ``theta_absent`` how many of the expected absent ones become absent. CAP looks at images
+    without any known label, this at the unknown pairs.
 
     Args:
         scores: float (N, C) of **all** images: a quantile of a mini-batch is not that of the class. Classes do not
@@ -148,6 +154,7 @@ def class_adaptive(scores: Tensor, labels: Tensor, prior: Tensor, theta: float =
         labels: int8 (N, C).
         prior: (C,) expected share present among the unknown pairs, 0 to 1, as from ``class_prior``.
         theta: share of each class's unknown pairs that is labelled, 0 to 1.
+        theta_absent: instead of theta for the absent pairs, 0 to 1; None is theta.
 
     Raises:
         ValueError: also for shares outside 0 to 1, listing the classes.
@@ -163,11 +170,18 @@ def class_adaptive(scores: Tensor, labels: Tensor, prior: Tensor, theta: float =
     for c, share in enumerate(shares):
         rows = unknown[:, c].nonzero().squeeze(1)
         order = rows[x[rows, c].sort(descending=True, stable=True).indices]
-        labelled = _part(theta, len(rows), ROUND_FLOOR)
-        present = _part(share, labelled, ROUND_HALF_UP)
+        present, _ = _expected(share, theta, len(rows))
+        _, absent = _expected(share, theta if theta_absent is None else theta_absent, len(rows))
         result[order[:present], c] = 1
-        result[order[len(rows) - (labelled - present) :], c] = -1
+        result[order[len(rows) - absent :], c] = -1
     return result
+
+
+def _expected(share: float, theta: float, unknown: int) -> tuple[int, int]:
+    """How many of the share theta of unknown pairs are present and absent."""
+    labelled = _part(theta, unknown, ROUND_FLOOR)
+    present = _part(share, labelled, ROUND_HALF_UP)
+    return present, labelled - present
 
 
 def class_prior(present: Tensor, absent: Tensor, strength: float = 10.0) -> Tensor:
@@ -177,6 +191,10 @@ def class_prior(present: Tensor, absent: Tensor, strength: float = 10.0) -> Tens
     a class with few known labels is drawn towards m, as if it had ``strength`` more labels of that mix; one without any
     gets m. strength = 0 is the plain share, as in CAP. The known labels have to be like a random sample of the class's
     pairs: count labels that people gave, not those that a model added or that were looked for.
+
+    A class of which only present labels are known, so many that chance would draw no absent one in fewer than 1 of 20
+    such classes (``m^present < 0.05``), has been labelled in another way: people said where it is and not where it is
+    not. How many more present pairs it has cannot be told; it gets 0, so that nothing becomes present.
 
     Args:
         present: known present labels of each class, (C,).
@@ -203,7 +221,9 @@ def class_prior(present: Tensor, absent: Tensor, strength: float = 10.0) -> Tens
     none = [f"class {c}" for c in (known == 0).nonzero().squeeze(1).tolist()]
     if none and strength == 0:
         raise ValueError(f"classes without known labels need a strength above 0: {listed(none)}")
-    return (present + strength * (present.sum() / known.sum())) / (known + strength)
+    common = present.sum() / known.sum()
+    one_sided = (absent == 0) & (present > 0) & (common**present < _ONE_SIDED)
+    return torch.where(one_sided, 0.0, (present + strength * common) / (known + strength))
 
 
 def pair_losses(scores: Tensor, labels: Tensor) -> Tensor:

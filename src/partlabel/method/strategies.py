@@ -22,8 +22,8 @@ class Strategy:
     Attributes:
         function: ``module:name``. What is called depends on ``reads``: "scores": ``(scores, labels, theta)`` on a
             mini-batch, "uncertainty": ``(scores, uncertainty, labels, theta)`` on a mini-batch, with the mean scores
-            and the uncertainty of MC dropout, "class": ``(scores, labels, prior, theta)`` on some classes of all
-            images. Labels int8 (N, C) in and out.
+            and the uncertainty of MC dropout, "class": ``(scores, labels, prior, theta, theta_absent)`` on some
+            classes of all images. Labels int8 (N, C) in and out.
         theta: where none is chosen, the paper's best; None where the function takes no theta.
         when: when it fills in an unknown label, for people.
         reads: see ``function``.

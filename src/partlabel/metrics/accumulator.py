@@ -85,18 +85,55 @@ class Accumulator:
         flat = np.flatnonzero(known)
         counts = np.count_nonzero(known, axis=1).astype(np.int32)
         classes = flat - np.repeat(np.arange(0, label_array.size, self.num_classes), counts)
-        values = take(scores, flat)
+        keys = self._packed(numbers, counts, classes, take(scores, flat), label_array.reshape(-1)[flat])
+        self._numbered = rows is not None
+        self._append(numbers, counts, keys)
+
+    def add_pairs(
+        self,
+        counts: NDArray[np.integer],
+        classes: NDArray[np.integer],
+        scores: NDArray[np.floating],
+        labels: NDArray[np.int8],
+    ) -> None:
+        """Add images of which only the known pairs are at hand, image by image; every image counts as another one.
+
+        Args:
+            counts: (B,) known pairs of each image.
+            classes: (K,) of the pairs, rising within an image.
+            scores: (K,).
+            labels: (K,) +1 or -1.
+
+        Raises:
+            UserError: NaN scores, each listed; or rows were numbered in an earlier update.
+        """
+        numbers = self._row_numbers(None, len(counts))
+        keys = self._packed(numbers, counts, classes, np.asarray(scores, np.float32), labels)
+        self._numbered = False
+        self._append(numbers, counts.astype(np.int32), keys)
+
+    def _packed(
+        self,
+        numbers: NDArray[np.int64],
+        counts: NDArray[np.integer],
+        classes: NDArray[np.integer],
+        values: NDArray[np.float32],
+        labels: NDArray[Any],
+    ) -> NDArray[np.uint64]:
+        """Class, score and label of each known pair as one number that sorts by them."""
         bad = np.flatnonzero(np.isnan(values))
         if len(bad):
+            image = np.repeat(numbers, counts)
             raise UserError(
                 f"the scores of {len(bad)} known labels are not numbers (NaN)",
-                [self._place(numbers[flat[i] // self.num_classes], classes[i]) for i in bad],
+                [self._place(image[i], classes[i]) for i in bad],
             )
         keys = classes.astype(np.uint64) << CLASS_SHIFT
         keys |= descending_bits(values).astype(np.uint64) << np.uint64(1)
-        keys |= (label_array.reshape(-1)[flat] > 0).astype(np.uint64)
-        self._numbered = rows is not None
-        self.num_rows += shape[0]
+        return keys | (labels > 0).astype(np.uint64)
+
+    def _append(self, numbers: NDArray[np.int64], counts: NDArray[np.int32], keys: NDArray[np.uint64]) -> None:
+        self.num_rows += len(numbers)
         self._rows.append(numbers)
         self._counts.append(counts)
         self._keys.append(keys)

@@ -7,9 +7,13 @@ that look present (:mod:`partlabel.metrics.look_alikes`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from partlabel.metrics.by_class import ByClass
 from partlabel.metrics.calibration import sigmoid
 from partlabel.metrics.look_alikes import fit_look_alikes, log_odds
 from partlabel.metrics.prevalence import Shifts, histogram, likelihood, shifts
@@ -34,8 +38,69 @@ def believed(z: Floats, labels: NDArray[np.int8], weight: Floats, tau: float | N
     likely = np.einsum("n,nc,nc->c", weight, sigmoid(z), labels != 0)
     unknown = labels == 0
     counts = np.stack([histogram(z[unknown[:, c], c], weight[unknown[:, c]]) for c in range(labels.shape[1])])
+    return _shifts(counts, likely, present, known, tau)
+
+
+def _shifts(counts: Floats, likely: Floats, present: Floats, known: Floats, tau: float | None = None) -> Shifts:
+    """Shifts from histograms (C, bins) of unknown labels and, of known ones, sums (C,): probability, present, all."""
     some = np.maximum(known, 1e-9)
     return shifts(likelihood(counts, likely / some, 2 * present * (known - present) / some), tau)
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """How likely the labels of each class are present, by its score; made by :meth:`of`.
+
+    ``place``: (C,) which of the M classes that something is said of; -1 for the others. ``accounts``: the two accounts
+    that are averaged, each of them slope and offset (M, 2), eta (M,) and the shift of the log-odds (M,).
+    """
+
+    place: NDArray[np.int64]
+    accounts: tuple[tuple[Floats, Floats, Floats], ...]
+
+    @classmethod
+    def of(cls, on: ByClass) -> Expected:
+        """Learn from known labels, and from how the scores of the unknown ones lie: a histogram for each class.
+
+        Args:
+            on: scores of models that have not seen the known label of the pair; finite.
+        """
+        enough = np.minimum(*on.counts()) >= MIN_KNOWN
+        count = int(np.count_nonzero(enough))
+        place = np.where(enough, np.cumsum(enough) - 1, -1)
+        if not count:
+            return cls(place, ())
+        own = enough[on.cls]
+        x, column, present = on.score[own].astype(np.float64), place[on.cls[own]], on.label[own] > 0
+        fits = fit_look_alikes(x, column, present, count)
+        assert fits is not None  # every class here has labels of both signs
+        each = [fits.again(np.ones(len(x)), share) for share in (fits.share, 0.0)]
+        counts: list[list[Floats]] = [[] for _ in each]
+        for c, scores, labels in on.classes():
+            if enough[c]:
+                unknown = scores[labels == 0].astype(np.float64)
+                for (theta, eta), held in zip(each, counts, strict=True):
+                    held.append(histogram(log_odds(unknown, theta[place[c]], eta[place[c]])))
+
+        def total(values: NDArray[Any]) -> Floats:
+            return np.bincount(column, values, count).astype(np.float64)
+
+        known, positive = total(np.ones(len(x))), total(present)
+        accounts = []
+        for (theta, eta), held in zip(each, counts, strict=True):
+            z = log_odds(x, theta[column].T, eta[column])
+            found = _shifts(np.stack(held), total(sigmoid(z)), positive, known)
+            accounts.append((theta, eta, found.mean))
+        return cls(place, tuple(accounts))
+
+    def likely(self, number: int, scores: NDArray[np.floating], labels: NDArray[np.int8]) -> Floats | None:
+        """Probabilities (N,) of a class: 1 and 0 where the label is known; None where nothing is said of the class."""
+        at = self.place[number]
+        if at < 0:
+            return None
+        x = scores.astype(np.float64)
+        each = [sigmoid(log_odds(x, theta[at], eta[at]) + shift[at]) for theta, eta, shift in self.accounts]
+        return np.where(labels == 0, np.mean(each, axis=0), labels > 0)
 
 
 def expected_labels(scores: NDArray[np.floating], labels: NDArray[np.int8]) -> Floats:
@@ -50,17 +115,10 @@ def expected_labels(scores: NDArray[np.floating], labels: NDArray[np.int8]) -> F
         of a sign.
     """
     result = np.full(labels.shape, np.nan)
-    columns = np.flatnonzero(np.minimum((labels > 0).sum(0), (labels < 0).sum(0)) >= MIN_KNOWN)
-    if not len(columns):
-        return result
-    x, own = scores[:, columns].astype(np.float64), labels[:, columns]
-    image, cls = np.nonzero(own)
-    fits = fit_look_alikes(x[image, cls], cls, own[image, cls] > 0, len(columns))
-    assert fits is not None  # every class here has labels of both signs
-    likely = []
-    for share in (fits.share, 0.0):
-        theta, eta = fits.again(np.ones(len(image)), share)
-        z = log_odds(x, theta.T, eta)
-        likely.append(sigmoid(z + believed(z, own, np.ones(len(x))).mean))
-    result[:, columns] = np.where(own == 0, np.mean(likely, axis=0), own > 0)
+    on = ByClass.of(scores, labels)
+    found = Expected.of(on)
+    for c, own, known in on.classes():
+        likely = found.likely(c, own, known)
+        if likely is not None:
+            result[:, c] = likely
     return result

@@ -37,6 +37,8 @@ _CENTRES = np.append(np.insert((_EDGES[1:] + _EDGES[:-1]) / 2, 0, _EDGES[0]), _E
 #: before labels are looked at: mean and deviation of mu; spread of delta over classes, and the classes it counts as
 MU_MEAN, MU_SPREAD, TAU, TAU_CLASSES = 0.0, 2.0, 0.5, 2.0
 _ROUNDS = 100
+#: classes that are looked at together
+_CLASSES = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,7 @@ def likelihood(unknown: Floats, share: Floats, known: Floats) -> Floats:
     p = sigmoid(_CENTRES)
     present, absent = p / share, (1 - p) / (1 - share)
     pi = sigmoid(np.log(share / (1 - share)) + GRID)
-    each = [pi[:, g : g + 1] * present + (1 - pi[:, g : g + 1]) * absent for g in range(len(GRID))]
+    each = (pi[:, g : g + 1] * present + (1 - pi[:, g : g + 1]) * absent for g in range(len(GRID)))
     result = np.stack([(unknown * np.log(likely)).sum(1) for likely in each], 1)
     total = unknown.sum(1)
     result *= (known / np.maximum(known + total, 1))[:, None]
@@ -111,10 +113,12 @@ def _round(found: Floats, spread: float) -> tuple[Floats, Floats, float]:
     prior = _normalised(-((GRID[None, :] - GRID[:, None]) ** 2) / (2 * spread**2))
     evidence = np.log(np.exp(found) @ prior.T + 1e-300)  # (C, mu)
     mu = _normalised((evidence.sum(0) - (GRID - MU_MEAN) ** 2 / (2 * MU_SPREAD**2))[None])[0]
-    joint = np.exp(found)[:, None, :] * prior[None]  # (C, mu, delta)
-    joint /= joint.sum(2, keepdims=True)
-    of_class = np.einsum("m,cmd->cd", mu, joint)
-    away = np.einsum("m,cmd,md->", mu, joint, (GRID[None, :] - GRID[:, None]) ** 2)
+    of_class, away = np.empty_like(found), 0.0
+    for low in range(0, len(found), _CLASSES):
+        joint = np.exp(found[low : low + _CLASSES])[:, None, :] * prior[None]  # (classes, mu, delta)
+        joint /= joint.sum(2, keepdims=True)
+        of_class[low : low + _CLASSES] = np.einsum("m,cmd->cd", mu, joint)
+        away += np.einsum("m,cmd,md->", mu, joint, (GRID[None, :] - GRID[:, None]) ** 2)
     return of_class, mu, float(np.sqrt((away + TAU_CLASSES * TAU**2) / (len(found) + TAU_CLASSES)))
 
 

@@ -245,7 +245,7 @@ def _cut(name: str) -> str:
 def _align(rows: list[list[str]], left: tuple[int, ...]) -> str:
     """Columns two spaces apart with a rule under the first row; those in ``left`` are set left, the others right."""
     widths = [max(cell_len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    rows = [rows[0], ["─" * width for width in widths], *rows[1:]]
+    rows = [rows[0], ["-" * width for width in widths], *rows[1:]]
     lines = []
     for row in rows:
         cells = []

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.metrics import Metrics, evaluate
-from partlabel.metrics.calibration import Calibration, Reliability, fit, reliability
-from partlabel.metrics.expected import expected_labels
+from partlabel.metrics.by_class import ByClass
+from partlabel.metrics.calibration import Calibration, Reliability, reliability, sigmoid
+from partlabel.metrics.expected import Expected
+from partlabel.metrics.result import Metrics
 
 Goal: TypeAlias = Literal["f1", "precision", "recall"]
 Floats = NDArray[np.float64]
@@ -150,30 +151,56 @@ def fit_thresholds(
     Raises:
         UserError: ``wanted`` is missing, out of range, or given for F1.
     """
+    return thresholds_of(ByClass.of(scores, labels), classes, goal, wanted, calibration, never)
+
+
+def thresholds_of(
+    on: ByClass,
+    classes: tuple[str, ...],
+    goal: Goal = "f1",
+    wanted: float | None = None,
+    calibration: Calibration | None = None,
+    never: NDArray[np.bool_] | None = None,
+) -> Thresholds:
+    """Choose as :func:`fit_thresholds`, of scores and labels that are read some classes at a time."""
+    values, sources, reached = _choose_all(on, goal, wanted, calibration, never)
+    at_default, after = (on.metrics(limits, classes) for limits in (DEFAULT, values))
+    return Thresholds(goal, wanted, values, tuple(sources), reached, at_default, after)
+
+
+def _choose_all(
+    on: ByClass,
+    goal: Goal,
+    wanted: float | None,
+    calibration: Calibration | None,
+    never: NDArray[np.bool_] | None = None,
+) -> tuple[NDArray[np.float32], list[str], NDArray[np.bool_]]:
+    """Values (C,), where each came from, and whether what was wanted is reached."""
     check_goal(goal, wanted)
-    values = np.full(len(classes), DEFAULT, np.float32)
-    sources, reached = ["default"] * len(classes), np.ones(len(classes), bool)
-    expected = expected_labels(scores, labels)
-    for c in range(len(classes)):
-        present, absent = labels[:, c] > 0, labels[:, c] < 0
+    count = on.num_classes
+    values = np.full(count, DEFAULT, np.float32)
+    sources, reached = ["default"] * count, np.ones(count, bool)
+    expected, known_present = Expected.of(on), on.counts()[0]
+    for c, scores, labels in on.classes():
+        present, absent = labels > 0, labels < 0
         if never is not None and never[c]:
             values[c], sources[c] = NEVER, "never"
             continue
-        if not present.any():
+        if not known_present[c]:
             continue
-        if not (present | absent).all() and not np.isnan(expected[0, c]):
-            found, sources[c] = cuts(scores[:, c], expected[:, c], 1 - expected[:, c]), "all"
+        known = present | absent
+        likely = None if known.all() else expected.likely(c, scores, labels)
+        if likely is not None:
+            found, sources[c] = cuts(scores, likely, 1 - likely), "all"
         elif min(present.sum(), absent.sum()) >= MIN_KNOWN:
-            known = present | absent
-            found, sources[c] = cuts(scores[known, c], present[known] * 1.0, absent[known] * 1.0), "own"
+            found, sources[c] = cuts(scores[known], present[known] * 1.0, absent[known] * 1.0), "own"
         elif calibration is not None:
-            likely = calibration.of(c, scores[:, c])
-            found, sources[c] = cuts(scores[:, c], likely, 1 - likely), "calibrated"
+            likely = calibration.of(c, scores)
+            found, sources[c] = cuts(scores, likely, 1 - likely), "calibrated"
         else:
             continue
         values[c], reached[c] = choose(found, goal, wanted or 1.0)
-    at_default, after = (evaluate(scores, labels, limits, classes) for limits in (DEFAULT, values))
-    return Thresholds(goal, wanted, values, tuple(sources), reached, at_default, after)
+    return values, sources, reached
 
 
 def threshold_text(value: float, digits: int = 3) -> str:
@@ -196,8 +223,7 @@ def check_goal(goal: str, wanted: float | None) -> None:
 
 def calibrate(scores: NDArray[np.floating], labels: NDArray[np.int8]) -> Calibration | None:
     """Fit the calibration on the known labels of (N, C) scores and labels; None where all are of one sign."""
-    image, cls = np.nonzero(labels)
-    return fit(scores[image, cls], cls, labels[image, cls] > 0, labels.shape[1])
+    return ByClass.of(scores, labels).calibration()
 
 
 def cross_validate(
@@ -222,19 +248,25 @@ def cross_validate(
         The metrics, of which only those of decisions mean anything (no average precision), and the reliability of the
         calibrated probabilities, None where the labels of some four parts cannot be calibrated.
     """
-    decided, likely = np.full(scores.shape, -1.0), np.full(scores.shape, np.nan)
-    part = np.random.default_rng(0).permutation(len(scores)) % FOLDS
+    return crossed(ByClass.of(scores, labels), classes, goal, wanted)
+
+
+def crossed(
+    on: ByClass, classes: tuple[str, ...], goal: Goal = "f1", wanted: float | None = None
+) -> tuple[Metrics, Reliability | None]:
+    """Measure as :func:`cross_validate`, of scores and labels that are read some classes at a time."""
+    decided, likely = np.full(len(on.score), -1.0), np.full(len(on.score), np.nan)
+    part = np.random.default_rng(0).permutation(on.num_images) % FOLDS
     for fold in range(FOLDS):
-        inside = part == fold
-        calibration = calibrate(scores[~inside], labels[~inside])
+        others, own = on.rows(part != fold), part[on.image] == fold
+        calibration = others.calibration()
         if calibration is not None:
-            likely[inside] = calibration.probabilities(scores[inside])
-        chosen = fit_thresholds(scores[~inside], labels[~inside], classes, goal, wanted, calibration)
-        decided[inside] = np.where(scores[inside].astype(np.float32) >= chosen.values, 1.0, -1.0)
-    known = labels != 0
-    uncalibrated = not known.any() or bool(np.isnan(likely[known]).any())
-    measured = None if uncalibrated else reliability(likely[known], labels[known] > 0)
-    return evaluate(decided, labels, 0.0, classes), measured
+            slope, offset = np.array(calibration.slope), np.array(calibration.offset)
+            likely[own] = sigmoid(on.score[own].astype(np.float64) * slope[on.cls[own]] + offset[on.cls[own]])
+        values, _, _ = _choose_all(others, goal, wanted, calibration)
+        decided[own] = np.where(on.score[own].astype(np.float32) >= values[on.cls[own]], 1.0, -1.0)
+    measured = None if not len(likely) or bool(np.isnan(likely).any()) else reliability(likely, on.label > 0)
+    return on.metrics(0.0, classes, decided), measured
 
 
 def goal_words(goal: Goal, wanted: float | None) -> str:

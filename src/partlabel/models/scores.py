@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
+from partlabel.core.records import CHECKSUM
 from partlabel.labels.pairs import ranges
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -35,6 +36,7 @@ _GROUP = 2**22
 _BLOCK_BYTES = 2**28
 #: numbers gathered at once where images lie in another order than they are asked for in
 _GATHERED = 2**25
+_CHECKSUM = CHECKSUM.encode()
 
 
 class Scores:
@@ -235,6 +237,7 @@ class ScoreFile:
         path: the file.
         num_images: its rows.
         about: what was written of the model and the classes, as plain values.
+        checksum: of the scores, where there is one, else empty.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -252,8 +255,9 @@ class ScoreFile:
             self.about: dict[str, Any] = {
                 key.decode(): json.loads(value)
                 for key, value in (found.metadata or {}).items()
-                if key not in (b"ARROW:schema", b"pandas")
+                if key not in (b"ARROW:schema", b"pandas", _CHECKSUM)
             }
+            self.checksum = (found.metadata or {}).get(_CHECKSUM, b"").decode("ascii", "replace")
             classes = self.about["classes"]
             named = [name for name in schema.names if name == "score" or name.startswith("score_")]
             widths = [schema.field(name).type.list_size for name in named]
@@ -365,8 +369,12 @@ class ScoreWriter:
             self._write()
             self._file.close()
         else:
-            with suppress(Exception):  # what went wrong before is what is said
-                self._file.close()
+            self.close()
+
+    def close(self) -> None:
+        """Close the file, whatever is in it, and whatever went wrong before, which is what is said."""
+        with suppress(Exception):
+            self._file.close()
 
 
 def read_scores(files: Sequence[ScoreFile], place: NDArray[np.int64] | None = None) -> Scores:

@@ -70,7 +70,7 @@ def complete_run(
         made, report = _by_folds(found, arguments)
         write_record(run.folder / REPORT, report)
         return made, report
-    held, trained, config = run.held_out.table, run.labels, run.config
+    held, trained, config = run.held_out_labels, run.labels, run.config
     model = run.load_model("last")
     table = trained.merge(held) if table is None else table
     matched = match(table, model, every="model")

@@ -139,7 +139,7 @@ def export_int8(
     require(NEEDS, "onnx", "onnxruntime", "onnxscript")
     pixels = _pixels(model, pictures)
     model.eval().cpu()
-    with tempfile.TemporaryDirectory() as folder, replacing(target) as temporary:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, replacing(target) as temporary:
         place = Path(folder) / "single.onnx"
         _, difference = _write_checked(model, pixels, place, target)
         typical = np.stack([load(picture, model.preprocessing.size).numpy() for picture in pictures])

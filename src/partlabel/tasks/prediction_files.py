@@ -165,7 +165,8 @@ class _Csv(_Buffered):
         self._classes = np.array([as_cell(name) for name in classes], object)
         kinds = {"image": pa.string(), "class": pa.string(), "score": pa.float32(), "probability": pa.float64()}
         self._schema = pa.schema([*kinds.items(), ("present", pa.int8())])
-        self._file = pyarrow.csv.CSVWriter(path, self._schema)
+        self._sink = pa.OSFile(str(path), "wb")
+        self._file = pyarrow.csv.CSVWriter(self._sink, self._schema)
 
     def write(
         self, names: list[str], scores: NDArray[np.float32], likely: NDArray[Any], present: NDArray[np.bool_]
@@ -185,6 +186,7 @@ class _Csv(_Buffered):
 
     def close(self) -> None:
         self._file.close()
+        self._sink.close()  # which the writer leaves open, and Windows moves no open file
 
 
 class _Lists(_Buffered):

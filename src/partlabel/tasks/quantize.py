@@ -81,7 +81,7 @@ def quantize(source: Path, target: Path, pixels: NDArray[np.uint8]) -> None:
         def get_next(self) -> Any:
             return next(self._batches, None)
 
-    with tempfile.TemporaryDirectory() as folder, quiet():
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, quiet():
         prepared = Path(folder) / "prepared.onnx"
         quant_pre_process(source, prepared, skip_symbolic_shape=True)
         quantize_static(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -44,6 +45,8 @@ LIMIT = 32 * 2**30
 #: seconds within which stored scores may be in use by another process
 _IN_USE = 3600.0
 _HASH = pa.binary(32)
+#: what is said where neither images nor scores are given
+NEITHER = "either the folder of the images is needed (--images), or one of their scores (--scores)"
 
 
 def scored(
@@ -115,13 +118,15 @@ def scores_of(
             lack images.
     """
     if stored is not None:
-        return _of_shards(model, names, Path(stored))
+        return _of_shards(model, names, Path(stored), elsewhere)
     if images is None:
-        raise UserError("either the folder of the images is needed, or one of their scores")
+        raise UserError(NEITHER)
     return scored(model, resolve(names, images, elsewhere))
 
 
-def _of_shards(model: Model | OnnxModel, names: pa.StringArray, folder: Path) -> Scores:
+def _of_shards(
+    model: Model | OnnxModel, names: pa.StringArray, folder: Path, elsewhere: tuple[str, Path] | None
+) -> Scores:
     paths = sorted(folder.glob("part-*.parquet"))
     if not paths:
         raise UserError(f"{folder}: no scores lie there; partlabel predict RUN IMAGES -o {folder} --dense writes them")
@@ -134,6 +139,12 @@ def _of_shards(model: Model | OnnxModel, names: pa.StringArray, folder: Path) ->
     there = pa.concat_arrays([file.column("image") for file in files])
     place = pc.index_in(names, value_set=there).fill_null(-1)  # pyrefly: ignore[missing-attribute]
     at = place.to_numpy(zero_copy_only=False).astype(np.int64)
+    if elsewhere is not None and (at < 0).any():  # in their own folder, images are not called after it
+        bare = pc.replace_substring_regex(  # pyrefly: ignore[missing-attribute]
+            names, "^" + re.escape(elsewhere[0]) + "/", ""
+        )
+        found = pc.index_in(bare, value_set=there).fill_null(-1)  # pyrefly: ignore[missing-attribute]
+        at = np.where(at < 0, found.to_numpy(zero_copy_only=False), at)
     if (at < 0).any():
         lacking = names.take(pa.array(np.flatnonzero(at < 0))).to_pylist()
         raise UserError(f"{folder}: {len(lacking)} of {len(names)} images have no scores there", lacking)

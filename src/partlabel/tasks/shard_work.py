@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -118,7 +119,7 @@ class Work:
                     elif not self.is_done(shard):
                         with leases.holding(str(shard)) as mine:
                             if mine and not self.is_done(shard):
-                                self.one(shard, model, device, score, done)
+                                self._unless_done(shard, model, device, score, done)
                     bar(done.shards, len(self.manifest))
                 if leases is not None and self.left():
                     time.sleep(_PAUSE)
@@ -126,6 +127,14 @@ class Work:
             self._tidy()
             leases.end()
         return done
+
+    def _unless_done(self, shard: int, *arguments: Any) -> None:
+        """Do one shard; it is no mistake where others did it while this process stood still, and removed its file."""
+        try:
+            self.one(shard, *arguments)
+        except (OSError, UserError):
+            if not self.is_done(shard):
+                raise
 
     def one(
         self,
@@ -197,7 +206,7 @@ def write_whole(target: Place, write: Callable[[Path], None]) -> None:
         return
     import tempfile
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         own = Path(folder, "file")
         write(own)
         content = own.read_bytes()

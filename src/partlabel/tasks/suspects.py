@@ -22,15 +22,23 @@ from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.progress import Reporter
 from partlabel.core.text import as_cell
+from partlabel.labels.holdout import shared_pairs
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
+from partlabel.metrics.calibration import fit, sigmoid
 from partlabel.metrics.label_noise import wrong_probability
 from partlabel.models.model import Head, Heads, Model
+from partlabel.tasks.scoring import NEITHER, scores_of
 from partlabel.training.batches import Stored, open_source, pooled
 from partlabel.training.config import Config
-from partlabel.training.folds import calibrated, out_of_fold
+from partlabel.training.folds import MIN_KNOWN, out_of_fold
 from partlabel.training.prepare import Prepared, prepare
 from partlabel.training.run import Run
+
+Floats = NDArray[np.float64]
+
+#: pairs of image and class that heads are learned for at once, and the fewest classes
+_PAIRS, _FEWEST = 2**25, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +101,15 @@ def find_suspects(table: LabelTable, probabilities: NDArray[np.floating], min_kn
     if given.shape != (table.num_images, table.num_classes):
         raise UserError(f"the probabilities are {given.shape}, expected {(table.num_images, table.num_classes)}")
     enough = np.minimum(*table.class_counts()) >= min_known
+    return _ranked(table, given[table.pair_images(), table.indices].astype(np.float64), enough)
+
+
+def _ranked(table: LabelTable, probabilities: Floats, enough: NDArray[np.bool_]) -> Suspects:
+    """Rank by probabilities (K,) of the known labels, in the order of the table; ``enough``: (C,) classes to check."""
     image, cls = table.pair_images(), table.indices.astype(np.int64)
     looked = enough[cls]
     image, cls, label = image[looked].astype(np.int64), cls[looked], table.values[looked]
-    p = given[image, cls].astype(np.float64)
+    p = probabilities[looked]
     wrong = np.flatnonzero(~((p >= 0) & (p <= 1)))
     if len(wrong):
         places = [f"{table.images[int(image[i])]}, {table.classes[cls[i]]}: {p[i]:g}" for i in wrong]
@@ -113,16 +126,89 @@ def check_table(
     *,
     seed: int = 0,
 ) -> Suspects:
-    """Rank the known labels that heads contradict which have not seen them; see :func:`out_of_fold`."""
-    scores = out_of_fold(features, table, seed=seed)
-    probabilities = calibrated(scores, table)
-    judged = ~np.isnan(probabilities.sum(0))
-    own = table.hide(judged[table.indices])
-    found = find_suspects(own, probabilities)
-    image, cls = own.pair_images().astype(np.int64), own.indices.astype(np.int64)
-    likely, _ = wrong_probability(scores[image, cls], cls, own.values > 0, own.num_classes)
+    """Rank the known labels that heads contradict which have not seen them; see :func:`out_of_fold`.
+
+    Where images and classes are many, the heads are learned for some classes at a time.
+    """
+    most = max(_FEWEST, _PAIRS // max(table.num_images, 1))
+    scores = np.full(table.num_known, np.nan, np.float32)
+    parts = -(-table.num_classes // most)
+    for columns in np.array_split(np.arange(table.num_classes), parts):
+        some = table.select_classes([table.classes[c] for c in columns]) if parts > 1 else table
+        own = (table.indices >= columns[0]) & (table.indices <= columns[-1])
+        scores[own] = out_of_fold(features, some, seed=seed)[some.pair_images(), some.indices]
+    return _check(table, scores)
+
+
+def _check(table: LabelTable, scores: NDArray[np.float32]) -> Suspects:
+    """Rank by scores (K,) of the known labels, of models that have not seen them; NaN in classes without scores."""
+    judged = np.ones(table.num_classes, bool)
+    judged[table.indices[np.isnan(scores)]] = False
+    judged &= np.bincount(table.indices, minlength=table.num_classes) > 0
+    kept = judged[table.indices]
+    own, scores = table.hide(kept), scores[kept]
+    cls, present = own.indices.astype(np.int64), own.values > 0
+    probabilities, likely = np.zeros(len(scores)), np.zeros(len(scores))
+    if len(scores):
+        calibration = fit(scores, cls, present, own.num_classes)
+        if calibration is None:
+            raise UserError("all known labels of the classes that can be checked are of one sign")
+        slope, offset = np.array(calibration.slope), np.array(calibration.offset)
+        probabilities = sigmoid(scores.astype(np.float64) * slope[cls] + offset[cls])
+        likely, _ = wrong_probability(scores, cls, present, own.num_classes)
+    found = _ranked(own, probabilities, judged)
+    image = own.pair_images().astype(np.int64)
     place = np.searchsorted(image * own.num_classes + cls, found.image * own.num_classes + found.cls)
     return replace(found, wrong=likely[place])
+
+
+def check_scores(
+    run: Run | str | os.PathLike[str], table: LabelTable | None, scores: str | os.PathLike[str]
+) -> Checked:
+    """Check labels by scores of a run's best model that are at hand; only labels that it was not trained on.
+
+    Args:
+        run: the run folder.
+        table: the labels; None takes those that the run was validated on.
+        scores: a folder of scores that ``partlabel predict`` wrote in shards.
+
+    Raises:
+        UserError: no run, no label that was given by a person and not trained on, or scores that do not fit.
+    """
+    run = run if isinstance(run, Run) else Run(run)
+    table = run.held_out_labels if table is None else table
+    matched = match(table, run.model, every="table")
+    own = matched.table.without_origin("model")
+    own = own.hide(~shared_pairs(run.labels, own))
+    if not own.num_known:
+        raise UserError(
+            "no label of the table was given by a person and is new to the model, so its scores prove nothing; "
+            "without --scores, heads are trained that have not seen the labels"
+        )
+    found = scores_of(run.model, own.images, None, scores, run.elsewhere)
+    pairs = found.pairs(own.pair_images(), matched.of_model[own.indices])
+    enough = np.minimum(*own.class_counts()) >= MIN_KNOWN
+    return Checked(_check(own, np.where(enough[own.indices], pairs, np.float32(np.nan))), own, [], False)
+
+
+def check(
+    run: Run | str | os.PathLike[str],
+    table: LabelTable | None,
+    images: str | os.PathLike[str] | None,
+    scores: str | os.PathLike[str] | None = None,
+    *,
+    seed: int = 0,
+) -> Checked:
+    """Check labels by :func:`check_scores` where scores are given, else by :func:`check_run`, which needs the images.
+
+    Raises:
+        UserError: neither is given, or what these two raise.
+    """
+    if scores is not None:
+        return check_scores(run, table, scores)
+    if images is None:
+        raise UserError(NEITHER)
+    return check_run(run, table, images, seed=seed)
 
 
 def check_run(

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.core.cache import cache_limit, make_room, stored_files
-from partlabel.core.compute import ALONE, BATCH, Crew, autocast, has_gpu, inference_batch
+from partlabel.core.compute import ALONE, BATCH, Crew, autocast, has_gpu, inference_batch, refuse_in_loader
 from partlabel.core.errors import UserError
 from partlabel.core.files import cache_folder, make_folder
 from partlabel.images import ImageDataset, make_loader
@@ -273,6 +273,7 @@ def _lacking(shards: Shards, crew: Crew) -> NDArray[np.bool_]:
 
 def _locked(lock: FileLock) -> bool:
     """Wait for the lock; a file system that has none is used without it."""
+    refuse_in_loader()
     with suppress(OSError, NotImplementedError, UserError):
         make_folder(Path(lock.lock_file).parent)
         lock.acquire()

@@ -11,8 +11,9 @@ import numpy as np
 from partlabel.core.files import write_text
 from partlabel.core.text import plural
 from partlabel.labels.table import ORIGINS
-from partlabel.metrics import Metrics, evaluate
+from partlabel.metrics import Metrics
 from partlabel.metrics.thresholds import SOURCES, threshold_text
+from partlabel.training.by_class import by_class
 from partlabel.training.run import Run
 
 FILE = "MODEL_CARD.md"
@@ -108,8 +109,8 @@ def _data(run: Run) -> str:
 
 
 def _best_metrics(run: Run, description: dict[str, Any]) -> str:
-    held = run.held_out
-    found = evaluate(held.scores, held.table.dense(), np.array(description["thresholds"]), held.table.classes)
+    table = run.held_out_labels
+    found = by_class(run.held_out_scores, table).metrics(np.array(description["thresholds"]), table.classes)
     known = int(found.present.sum() + found.absent.sum())
     lines = [
         "## Validation",
@@ -138,7 +139,7 @@ def _best_metrics(run: Run, description: dict[str, Any]) -> str:
 
 def _unseen(run: Run) -> str:
     """What exactly is true of the validation images and the training."""
-    held, trained = run.held_out.table, run.labels
+    held, trained = run.held_out_labels, run.labels
     shared = int((trained.image_index(held.images) >= 0).sum())
     same = run.same_content
     if shared == held.num_images:

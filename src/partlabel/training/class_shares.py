@@ -75,10 +75,23 @@ def expected_interval(labels: NDArray[np.int8], sample: NDArray[np.bool_] | None
     """
     known = labels != 0 if sample is None else (labels != 0) & sample
     count = known.sum(0)
-    n = np.maximum(count, 1)
-    share = ((labels > 0) & known).sum(0) / n
-    middle = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-    reach = _Z * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
-    ends = np.stack([middle - reach, middle + reach], axis=1)
+    ends = share_interval(((labels > 0) & known).sum(0), count)
     unknown, present = np.maximum((labels == 0).sum(0), 1)[:, None], (labels > 0).sum(0)[:, None]
     return np.where(count[:, None] > 0, np.clip((ends * len(labels) - present) / unknown, 0, 1), [0.0, 1.0])
+
+
+def share_interval(present: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Give the 95 % interval of Wilson (1927) of the share of present among all labels.
+
+    Args:
+        present: (C,) known present labels, of a random sample.
+        known: (C,) known labels of it.
+
+    Returns:
+        float64 (C, 2), lower and upper end; 0 and 1 where none is known.
+    """
+    n = np.maximum(known, 1)
+    share = present / n
+    middle = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    reach = _Z * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
+    return np.where(known[:, None] > 0, np.stack([middle - reach, middle + reach], axis=1), [0.0, 1.0])

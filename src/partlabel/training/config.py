@@ -119,6 +119,9 @@ class RelabelConfig:
     strategy: str = "uncertainty"
     #: the strategy's theta: a score, a share of the unknown pairs, or an uncertainty; None is the strategy's own
     theta: float | None = None
+    #: of "class-adaptive": the share of the expected absent pairs that become absent, theta being that of the expected
+    #: present ones; None is theta for both
+    theta_absent: float | None = None
     #: what "uncertainty" is: of the scores or of the probabilities, over the dropout samples
     measure: Literal["variance", "deviation", "probability-variance", "entropy", "mutual-information"] = "variance"
     #: T, dropout samples of an image
@@ -230,6 +233,7 @@ class Config:
             "loss.value": self.loss.value > 0,
             "relabel.before": all(1 < epoch <= self.optim.epochs for epoch in self.relabel.before),
             "relabel.theta": self._theta_fits(),
+            "relabel.theta_absent": self.relabel.theta_absent is None or 0 <= self.relabel.theta_absent <= 1,
             "self_training.present": 0 <= self.self_training.present <= 1,
             "self_training.absent": 0 <= self.self_training.absent <= 1,
             "self_training.weight": 0 <= self.self_training.weight <= 1,

@@ -24,11 +24,17 @@ from partlabel.method.uncertainty import mc_dropout
 from partlabel.models.model import Head, Model
 from partlabel.models.scores import ScoreFile, Scores, ScoreWriter, read_scores
 from partlabel.training.batches import Source
+from partlabel.training.class_shares import share_interval
 from partlabel.training.config import RelabelConfig
+from partlabel.training.schedule import epoch_batches
 
 Progress = Callable[[int, int], None]
 #: a round that labels more than this share of the unknown pairs is warned about
 _MUCH = 0.95
+#: batches of a process whose scores are sent to the others together
+_SENT = 8
+#: classes that are labelled together, and scores of images that are
+_TOGETHER, _AT_ONCE = 8, 2**24
 
 
 @dataclass(frozen=True)
@@ -93,24 +99,72 @@ def choose(
     if reads == "uncertainty":
         _check_uncertainty(members)
     own = list(batches[rank::world])
-    found: list[Any] = []
+    found: list[Added] = []
     for model, _ in members:
         model.eval()
     with torch.inference_mode(), Spool(table.classes if reads == "class" else ()) as spool:
         streams = [source.batches(own, None) for _, source in members]
+        waiting: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
         for done, (rows, *pictures) in enumerate(zip(own, *streams, strict=True), 1):
             if reads == "class":
-                part = rows, _scores(members, pictures).numpy()
-                spool.add(*part) if world == 1 else found.append(part)
+                waiting.append((rows, _scores(members, pictures).numpy()))
+                if done % _SENT == 0:
+                    spool.add_all(gather(waiting))
+                    waiting = []
             else:
                 found.append(_new_labels(members, pictures, rows, torch.from_numpy(table.dense(rows)), config, seed))
             progress(done, len(own))
         if reads == "class":
-            for part in gather(found):
-                for pair in part:
-                    spool.add(*pair)
-            return _by_class(table, spool, config)
+            most = -(-len(batches) // world)  # batches of the first process; every process sends as often as it does
+            for _ in range(len(own) // _SENT, most // _SENT + 1):
+                spool.add_all(gather(waiting))
+                waiting = []
+            return _by_class(table, *spool.read(), config)
     return Added.of([part for parts in gather(found) for part in parts])
+
+
+def choose_of(
+    scores: Scores,
+    table: LabelTable,
+    config: RelabelConfig,
+    *,
+    batch_size: int,
+    seed: int = 0,
+    progress: Progress = lambda done, of: None,
+) -> Added:
+    """Find the easy unknown pairs of a table by scores that are at hand; as :func:`choose`, some of them at a time.
+
+    A mini-batch, of which strategy [b] labels a share, is drawn from all images where their scores are few, else from
+    some thousand images that follow each other in the table.
+
+    Args:
+        scores: (N, C) of the images and classes of the table.
+        table: the labels; only its unknown pairs are looked at.
+        config: the strategy.
+        batch_size: images of a mini-batch.
+        seed: of the mini-batches.
+        progress: called with (images done, images in all).
+
+    Raises:
+        UserError: the strategy needs more than scores.
+    """
+    strategy = STRATEGIES[config.strategy]
+    if strategy.reads == "uncertainty":
+        raise UserError("the strategy uncertainty runs the model many times over each image: scores are not enough")
+    if strategy.reads == "class":
+        return _by_class(table, np.arange(table.num_images), scores, config)
+    fill, parts = strategy.load(), []
+    step = max(batch_size, _AT_ONCE // max(table.num_classes, 1))
+    for number, low in enumerate(range(0, table.num_images, step)):
+        some = np.arange(low, min(low + step, table.num_images))
+        values = torch.from_numpy(scores.take(some).dense())
+        for batch in epoch_batches(len(some), batch_size, seed, number):
+            rows = np.sort(batch)
+            before = torch.from_numpy(table.dense(some[rows]))
+            after = fill(values[rows], before, config.threshold)
+            parts.append(_difference(some[rows], before, after, values[rows]))
+        progress(int(some[-1]) + 1, table.num_images)
+    return Added.of(parts)
 
 
 def _check_uncertainty(members: Sequence[tuple[Model, Source]]) -> None:
@@ -169,23 +223,28 @@ def _difference(rows: NDArray[np.int64], before: Tensor, after: Tensor, scores: 
     return Added(rows[row], cls.astype(np.int64), after.numpy()[row, cls], scores.numpy()[row, cls].astype(np.float32))
 
 
-def _by_class(table: LabelTable, spool: Spool, config: RelabelConfig) -> Added:
-    """For a strategy that needs all scores of a class at once; some classes at a time are in memory."""
-    rows, scores = spool.read()
+def _by_class(table: LabelTable, rows: NDArray[np.int64], scores: Scores, config: RelabelConfig) -> Added:
+    """For a strategy that needs all scores of a class at once; some classes at a time are in memory.
+
+    ``rows``: the images of the scores.
+    """
     own = table.select(rows)
     fill, prior = STRATEGIES[config.strategy].load(), _prior(own, config.strategy)
     order = np.argsort(own.indices, kind="stable")
     image, value = own.pair_images()[order], own.values[order]
     start = np.concatenate([[0], np.cumsum(np.bincount(own.indices, minlength=own.num_classes))])
     parts = []
-    for low, block in scores.blocks():
-        high = low + len(block)
-        labels = np.zeros((len(rows), len(block)), np.int8)
-        here = slice(start[low], start[high])
-        labels[image[here], np.repeat(np.arange(len(block)), np.diff(start[low : high + 1]))] = value[here]
-        before, values = torch.from_numpy(labels), torch.from_numpy(block).T.contiguous()
-        part = _difference(rows, before, fill(values, before, prior[low:high], config.threshold), values)
-        parts.append(Added(part.image, part.cls + low, part.value, part.score))
+    for first, block in scores.blocks():
+        for low in range(first, first + len(block), _TOGETHER):
+            some = block[low - first : low - first + _TOGETHER]
+            high = low + len(some)
+            labels = np.zeros((len(rows), len(some)), np.int8)
+            here = slice(start[low], start[high])
+            labels[image[here], np.repeat(np.arange(len(some)), np.diff(start[low : high + 1]))] = value[here]
+            before, values = torch.from_numpy(labels), torch.from_numpy(some).T.contiguous()
+            after = fill(values, before, prior[low:high], config.threshold, config.theta_absent)
+            part = _difference(rows, before, after, values)
+            parts.append(Added(part.image, part.cls + low, part.value, part.score))
     return Added.of(parts)
 
 
@@ -193,7 +252,7 @@ class Spool:
     """Scores of images in a file that is gone at the end, written batch by batch and read class by class."""
 
     def __init__(self, classes: Sequence[str]) -> None:
-        self._folder = tempfile.TemporaryDirectory()
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._path = Path(self._folder.name, "scores.parquet")
         self._writer = ScoreWriter(self._path, classes)
         self._rows: list[NDArray[np.int64]] = []
@@ -202,12 +261,19 @@ class Spool:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._writer.close()  # Windows removes no open file
         self._folder.cleanup()
 
     def add(self, rows: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
         """Add images (n,) by number with their scores (n, C)."""
         self._rows.append(rows)
         self._writer.add(list(map(str, rows.tolist())), scores)
+
+    def add_all(self, parts: Sequence[Sequence[tuple[NDArray[np.int64], NDArray[np.float32]]]]) -> None:
+        """Add what several processes have sent."""
+        for each in parts:
+            for rows, scores in each:
+                self.add(rows, scores)
 
     def read(self) -> tuple[NDArray[np.int64], Scores]:
         """Give the numbers of all images, rising, and their scores in that order; nothing is added after it."""
@@ -250,7 +316,8 @@ def record(
         share known after), and, with a truth, ``truth``: of the labels added in this round and of all model labels, how
         many could be checked, the true positive rate (of the truly present, the share that was labelled present), the
         true negative rate (of the truly absent, the share labelled absent) and the accuracy of the labels of each sign
-        (table 2 of the paper).
+        (table 2 of the paper). Of a strategy that reads whole classes, ``classes`` also has the share that was expected
+        to be present and the 95 % interval that the random sample of known labels gives it.
     """
     seen = table.select(rows)
     present, absent = (
@@ -281,7 +348,19 @@ def record(
         {"class": name, "added_present": p, "added_absent": a, "known_share": k}
         for name, p, a, k in zip(table.classes, *numbers, strict=True)
     ]
+    if STRATEGIES[config.strategy].reads == "class":
+        result["theta_absent"] = config.threshold if config.theta_absent is None else config.theta_absent
+        for own, expected in zip(result["classes"], _expected(seen, config.strategy), strict=True):
+            own.update(expected)
     return result
+
+
+def _expected(table: LabelTable, strategy: str) -> list[dict[str, Any]]:
+    """What is expected of each class; the share present of a class without a known label lies between 0 and 1."""
+    present, absent = random_sample(table).class_counts()
+    ends = share_interval(present, present + absent).tolist()
+    prior = _prior(table, strategy).tolist()
+    return [{"expected_present": p, "expected_interval": end} for p, end in zip(prior, ends, strict=True)]
 
 
 def _rates(

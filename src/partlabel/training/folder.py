@@ -20,6 +20,9 @@ from partlabel.training.config import Config
 from partlabel.training.data import Data
 from partlabel.training.run import HISTORY, LABELS, MARKER, SCORES, SETTINGS, SKIPPED, VALIDATION
 
+#: scores in a group of rows of a file
+_GROUP = 2**22
+
 
 def is_started(run: Path, identity: dict[str, Any], resume: bool) -> bool:
     """Whether the folder holds this run already.
@@ -99,5 +102,5 @@ def write_scores(run: Path, classes: Sequence[str], scores: NDArray[np.float32])
     column = pa.FixedSizeListArray.from_arrays(pa.array(scores.ravel()), scores.shape[1])
     about = {"classes": json.dumps(list(classes)), CHECKSUM: checksum_of_arrays({"score": scores}, list(classes))}
     content = pa.table({"score": column}).replace_schema_metadata(about)
-    with replacing(run / SCORES) as temporary:
-        pq.write_table(content, temporary, compression="zstd")
+    with replacing(run / SCORES) as temporary:  # in groups of rows: they are read some at a time
+        pq.write_table(content, temporary, compression="zstd", row_group_size=max(1, _GROUP // max(len(classes), 1)))

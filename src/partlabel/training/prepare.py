@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.core.progress import Reporter
 from partlabel.images import ImageCheck, find, resolve
 from partlabel.images.checking import conclude
+from partlabel.images.locate import relative
 from partlabel.images.looking import Looked, look, record_folder
 from partlabel.labels.table import LabelTable
 from partlabel.training.config import ImageConfig
@@ -96,7 +96,7 @@ def prepare(
     rows = np.flatnonzero(there)[good]
     if not len(rows):
         raise UserError(f"none of the {len(names)} images in {folder} can be used")
-    skipped = missing + [(os.path.relpath(path, folder), reason) for path, reason in bad]
+    skipped = missing + [(relative(path, folder), reason) for path, reason in bad]
     kept = [path for path, is_good in zip(paths, good, strict=True) if is_good]
     table = table.select(rows) if skipped else table
     return Prepared(table, kept, contents[good], skipped, checked.animated, prints[good])

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partlabel.core import html
 from partlabel.core.errors import UserError
 from partlabel.core.files import to_toml
-from partlabel.core.records import CHECKSUM, WRONG, checksum, checksum_of_arrays, read_record
+from partlabel.core.records import CHECKSUM, WRONG, checksum, checksum_of_rows, read_record
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
-from partlabel.metrics import Metrics, evaluate
+from partlabel.metrics import Metrics
 from partlabel.metrics.headline import say
 from partlabel.models.description import read_description
+from partlabel.models.scores import ScoreFile, Scores, read_scores
+from partlabel.training.by_class import by_class
 from partlabel.training.config import Config
 
 if TYPE_CHECKING:
@@ -145,6 +146,20 @@ class Run:
         path = self.folder / RELABELLED
         return LabelTable.read_parquet(path) if path.is_file() else None
 
+    @property
+    def held_out_labels(self) -> LabelTable:
+        """The labels that it was validated on.
+
+        Raises:
+            UserError: it was trained without a validation part.
+        """
+        if self.validation is None:
+            raise UserError(
+                f"{self.folder}: was trained without a validation part, so there are no labels that the model has not "
+                "seen; train with --validation above 0"
+            )
+        return self.validation
+
     @cached_property
     def held_out(self) -> HeldOut:
         """The known labels that it was not trained on, with the scores of its best model.
@@ -152,26 +167,28 @@ class Run:
         Raises:
             UserError: it was trained without a validation part, or the files do not belong together.
         """
-        table = self.validation
-        if table is None:
-            raise UserError(
-                f"{self.folder}: was trained without a validation part, so there are no labels that the model has not "
-                "seen; train with --validation above 0"
-            )
-        path = self.folder / SCORES
+        return HeldOut(self.held_out_labels, self.held_out_scores.dense())
+
+    @cached_property
+    def held_out_scores(self) -> Scores:
+        """The scores of ``held_out``, some of them at a time in memory.
+
+        Raises:
+            UserError: as ``held_out``.
+        """
+        table, path = self.held_out_labels, self.folder / SCORES
         try:
-            stored = pq.read_table(path)
-            classes = json.loads((stored.schema.metadata or {})[b"classes"])
-            scores = stored["score"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.float32)
-            scores = scores.reshape(-1, max(len(classes), 1))
-            fits = stored.schema.metadata.get(CHECKSUM.encode(), b"").decode("ascii", "replace")
-        except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, MemoryError) as error:
+            file = ScoreFile(path)
+            found, fits, classes = read_scores([file]), file.checksum, list(file.classes)
+            rows = (values for _, values in found.in_order())
+            sums = checksum_of_rows("score", found.shape, rows, classes) if fits else ""
+        except (UserError, OSError, pa.ArrowException, KeyError, ValueError, TypeError, MemoryError) as error:
             raise UserError(f"{path}: is missing or damaged") from error
-        if fits and fits != checksum_of_arrays({"score": scores}, classes):
+        if fits != sums:
             raise UserError(f"{path}: {WRONG}")
-        if tuple(classes) != table.classes or scores.size != table.num_images * table.num_classes:
+        if file.classes != table.classes or file.num_images != table.num_images:
             raise UserError(f"{self.folder}: {SCORES} does not belong to {VALIDATION}")
-        return HeldOut(table, scores.reshape(table.num_images, table.num_classes))
+        return found
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:
@@ -287,9 +304,9 @@ class Run:
         Raises:
             UserError: it was trained without a validation part.
         """
-        held = self.held_out
+        table = random_sample(self.held_out_labels)
         limits = np.asarray(self.description()["thresholds"], np.float32)
-        return evaluate(held.scores, random_sample(held.table).dense(), limits, held.table.classes)
+        return by_class(self.held_out_scores, table).metrics(limits, table.classes)
 
 
 def read_runs(folders: Sequence[str | os.PathLike[str]]) -> list[Run]:

@@ -108,13 +108,10 @@ class Shards:
         for path in sorted(self.folder.glob("*.shard")):
             if path not in self.files:
                 with suppress(OSError):
-                    try:
-                        (stored,) = open_sealed(path, check=False, count=1)
-                        at = self._places(np.asarray(stored))
-                    except (ValueError, TypeError, OverflowError):
+                    helps = self._helps(path)
+                    if helps is None:  # nothing has it open any more, which Windows would not remove
                         path.unlink()
-                        continue
-                    if (self.lacking[at[at >= 0]]).any():
+                    elif helps:
                         found.append(path)
         with ThreadPoolExecutor(cores()) as pool:  # the checksum is made outside Python's lock
             for path, arrays in zip(found, pool.map(_checked, found), strict=True):
@@ -125,6 +122,15 @@ class Shards:
                     self._take_in(np.asarray(arrays[0]), arrays[1])
                     self.files.add(path)
                     _note_use(path)
+
+    def _helps(self, path: Path) -> bool | None:
+        """Whether a shard holds rows that are lacking; None where it is damaged."""
+        try:
+            (stored,) = open_sealed(path, check=False, count=1)
+            at = self._places(np.asarray(stored))
+        except (ValueError, TypeError, OverflowError):
+            return None
+        return bool(self.lacking[at[at >= 0]].any())
 
     def add(self, names: NDArray[np.bytes_], rows: NDArray[Any]) -> None:
         """Store rows as a shard.

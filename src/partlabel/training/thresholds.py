@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.records import write_record
 from partlabel.labels.holdout import random_sample
+from partlabel.labels.table import LabelTable
 from partlabel.metrics import Metrics
 from partlabel.metrics.calibration import Calibration, Reliability, reliability, sigmoid
 from partlabel.metrics.thresholds import (
@@ -21,15 +22,16 @@ from partlabel.metrics.thresholds import (
     SOURCES,
     Goal,
     Thresholds,
-    calibrate,
     check_goal,
-    cross_validate,
-    fit_thresholds,
+    crossed,
     goal_words,
+    thresholds_of,
 )
 from partlabel.models.description import write_decision
+from partlabel.models.scores import Scores
+from partlabel.training.by_class import by_class
 from partlabel.training.data import unlearned
-from partlabel.training.evidence import Evidence, evidence
+from partlabel.training.evidence import evidence
 from partlabel.training.run import THRESHOLDS, Run
 
 
@@ -42,7 +44,7 @@ class Fitted:
         calibration: slope and offset of each class, or None where the held-out labels are all of one sign.
         before: (C,) float32 thresholds that the model had before.
         left_out: held-out labels that did not count, as they are no random sample.
-        crossed: metrics at thresholds of cross-validation, see :func:`cross_validate`.
+        crossed: metrics at thresholds of cross-validation, see :func:`partlabel.metrics.thresholds.crossed`.
         plain: reliability of the plain sigmoid on the held-out known labels.
         calibrated: that of calibrated probabilities, by cross-validation; None without a calibration.
     """
@@ -56,7 +58,9 @@ class Fitted:
     calibrated: Reliability | None
 
 
-def fit_run(run: Run | str | os.PathLike[str], goal: Goal = "f1", wanted: float | None = None) -> Fitted:
+def fit_run(
+    run: Run | str | os.PathLike[str], goal: Goal = "f1", wanted: float | None = None, scores: Scores | None = None
+) -> Fitted:
     """Choose thresholds and calibration for the best model of a run and write them into it.
 
     They are chosen on labels that have not been seen: all known ones, where out-of-fold scores are made like those of
@@ -68,25 +72,25 @@ def fit_run(run: Run | str | os.PathLike[str], goal: Goal = "f1", wanted: float 
         run: a training with a validation part, or its folder.
         goal: ``f1``, ``precision`` or ``recall``.
         wanted: the precision or recall, above 0 and at most 1; None for F1.
+        scores: (N, C) of the best model for the images of the validation part, which are chosen on then; read some
+            classes at a time. None takes those in the run, all at once.
 
     Raises:
         UserError: a wrong goal, no run, no validation part, or the model cannot be written.
     """
     check_goal(goal, wanted)
     run = run if isinstance(run, Run) else Run(run)
-    held = _judged(run)
+    held, own = _judged(run) if scores is None else (run.held_out_labels, scores)
     before = np.asarray(run.description()["thresholds"], np.float32)
     if not (run.folder / THRESHOLDS).is_file():  # nothing was chosen yet, whatever a killed process wrote
         before = np.full_like(before, DEFAULT)
-    table = random_sample(held.table)
-    labels, classes = table.dense(), held.table.classes
-    calibration = calibrate(held.scores, labels)
-    chosen = fit_thresholds(held.scores, labels, classes, goal, wanted, calibration, _unlearned(run))
-    crossed, calibrated = cross_validate(held.scores, labels, classes, goal, wanted)
-    known = labels != 0
-    plain = reliability(sigmoid(held.scores[known].astype(np.float64)), labels[known] > 0)
-    left_out = held.table.num_known - table.num_known
-    fitted = Fitted(chosen, calibration, before, left_out, crossed, plain, calibrated)
+    table, classes = random_sample(held), held.classes
+    on = by_class(own, table)
+    calibration = on.calibration()
+    chosen = thresholds_of(on, classes, goal, wanted, calibration, _unlearned(run))
+    across, calibrated = crossed(on, classes, goal, wanted)
+    plain = reliability(sigmoid(on.score.astype(np.float64)), on.label > 0)
+    fitted = Fitted(chosen, calibration, before, held.num_known - table.num_known, across, plain, calibrated)
     write_decision(run.folder / "best", chosen.values.tolist(), goal_words(goal, wanted), chosen.sources, calibration)
     write_record(run.folder / THRESHOLDS, to_dict(fitted))  # last: with it, the choice is made
     return fitted
@@ -98,17 +102,17 @@ def has_labels_to_choose_on(run: Run) -> bool:
     return run.is_validated or (found is not None and found.same_scale)
 
 
-def _judged(run: Run) -> Evidence:
+def _judged(run: Run) -> tuple[LabelTable, Scores]:
     """The labels to choose on: all known ones with out-of-fold scores like the model's own, else the validation part.
 
     A class without such scores has no labels here.
     """
     found = evidence(run)
     if found is None or not found.same_scale:
-        return Evidence(run.held_out.table, run.held_out.scores, "validation", True)
+        return run.held_out_labels, run.held_out_scores
     scored = ~np.isnan(found.scores.sum(0))
     table = found.table.hide(scored[found.table.indices])
-    return Evidence(table, np.where(scored, found.scores, np.float32(0)), found.kind, True)
+    return table, Scores.of(np.where(scored, found.scores, np.float32(0)))
 
 
 def silence(run: Run) -> None:

@@ -46,14 +46,14 @@ def read(folder: Path, name: str) -> LabelTable:
 
 def test_the_folder_holds_everything(small: tuple[Path, dict[str, Any], str]) -> None:
     folder, results, _ = small
-    assert json.loads((folder / "results.json").read_text()) == results
+    assert json.loads((folder / "results.json").read_text(encoding="utf-8")) == results
     assert [model["run"] for model in results["models"]] == [f"runs/{key}" for key in KEYS]
     for key in KEYS:
         assert Config.read(folder / "runs" / key / "config.toml").to_dict()
         assert Model.load(folder / "runs" / key).classes == CLASSES
     assert len(list((folder / "scenes" / "train").glob("*.jpg"))) == 80
     assert len(list((folder / "scenes" / "test").glob("*.jpg"))) == 30
-    with open(folder / "predictions.csv", newline="") as file:
+    with open(folder / "predictions.csv", newline="", encoding="utf-8") as file:
         assert len(list(csv.reader(file))) == 1 + 30 * len(CLASSES)
     with Image.open(folder / "picture.png") as image:
         assert image.width > 1000
@@ -72,7 +72,7 @@ def test_labels_are_those_of_the_scenes(small: tuple[Path, dict[str, Any], str])
     assert np.array_equal(known[known != 0], truth.dense()[known != 0])
     assert not np.any((train.dense() != 0) & (held.dense() != 0))
     assert results["labels"] == {"known": int((known != 0).sum()), "of": 800, "held_out": held.num_known}
-    empty = (folder / "labels" / "known.csv").read_text().splitlines()[1:]
+    empty = (folder / "labels" / "known.csv").read_text(encoding="utf-8").splitlines()[1:]
     assert sum(line.split(",").count("") for line in empty) == 800 - results["labels"]["known"]
 
 
@@ -86,7 +86,7 @@ def test_asked_and_random_learn_from_equally_many_labels(small: tuple[Path, dict
         assert more.sum() == train.num_known + known
         assert not np.any(more & (held.dense()[held.image_index(own.images)] != 0))
         assert np.array_equal(own.dense()[more], truth.dense()[truth.image_index(own.images)][more])
-    with open(folder / "labels" / "questions.csv", newline="") as file:
+    with open(folder / "labels" / "questions.csv", newline="", encoding="utf-8") as file:
         answers = [row["answer"] for row in csv.DictReader(file)]
     assert results["asked"] == {"questions": len(answers), "present": answers.count("present")}
     every = LabelTable.read_parquet(folder / "runs" / "every-label" / "labels.parquet")
@@ -114,7 +114,7 @@ def test_the_tables_show_what_the_models_reach(small: tuple[Path, dict[str, Any]
         assert line.split()[-3:] == [f"{100 * v:.1f}" for v in (found.mean_ap, found.macro_f1, found.zero_one)]
     before = next(line for line in lines if line.startswith("   none, as above "))
     assert before.split()[-3:] == next(line for line in lines if "left unknown  " in line).split()[-3:]
-    assert (folder / "results.txt").read_text().strip() in printed
+    assert (folder / "results.txt").read_text(encoding="utf-8").strip() in printed
 
 
 def test_what_was_filled_in_is_counted_against_the_truth(small: tuple[Path, dict[str, Any], str]) -> None:
@@ -150,7 +150,9 @@ def test_the_printed_commands_do_the_same(
     for name in ("train", "held"):
         assert LabelTable.read_parquet(f"{name}.parquet").content_hash() == read(folder, name).content_hash()
     asked = (Path("questions.csv"), folder / "labels" / "questions.csv")
-    ours, theirs = ([line.rpartition(",")[0] for line in path.read_text().splitlines()] for path in asked)
+    ours, theirs = (
+        [line.rpartition(",")[0] for line in path.read_text(encoding="utf-8").splitlines()] for path in asked
+    )
     assert ours == theirs
     for run, key in (("run", "unknown"), ("run2", "asked")):
         ours_, theirs_ = Model.load(run).state_dict(), Model.load(folder / "runs" / key).state_dict()
@@ -176,7 +178,7 @@ def test_only_a_folder_of_the_demo_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "photos" / "runs").write_text("mine")
     with pytest.raises(UserError, match="no earlier demo wrote it"):
         job._open_folder(tmp_path / "photos")
-    assert (tmp_path / "photos" / "runs").read_text() == "mine"
+    assert (tmp_path / "photos" / "runs").read_text(encoding="utf-8") == "mine"
     with pytest.raises(UserError, match="is a file"):
         job._open_folder(tmp_path / "photos" / "runs")
     job._open_folder(tmp_path / "own")

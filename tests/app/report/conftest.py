@@ -43,7 +43,7 @@ def world(seed: int = 0, images: int = 60, known: float = 0.7) -> tuple[LabelTab
     true = np.where(random.random((images, 4)) < (0.5, 0.3, 0.4, 0), 1, -1).astype(np.int8)
     scores = (1.5 * true + random.normal(0, 1.2, true.shape)).astype(np.float32)
     true[random.random(true.shape) >= known] = 0
-    return LabelTable.from_dense([f"held/<b>{i:03}</b>.png" for i in range(images)], CLASSES, true), scores
+    return LabelTable.from_dense([f"held/&b;{i:03}&c;.png" for i in range(images)], CLASSES, true), scores
 
 
 def make_run(
@@ -114,7 +114,7 @@ ROUND = {
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs on the same held-out labels, ``one`` and ``two <i>`` (with relabelling); an unfinished, a bare one."""
+    """Two runs on the same held-out labels, ``one`` and ``two &b;`` (with relabelling); an unfinished, a bare one."""
     folder = tmp_path_factory.mktemp("runs")
     held, scores = world()
     make_run(folder / "one", held, scores)
@@ -122,7 +122,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     more = LabelTable.from_dense(
         pa.array([f"{i}.png" for i in range(300)]), CLASSES, np.tile(np.array([1, -1, -1, -1], np.int8), (300, 1))
     )
-    make_run(folder / "two <i>", held, worse, trained=more, rounds=[ROUND])
+    make_run(folder / "two &b;", held, worse, trained=more, rounds=[ROUND])
     make_run(folder / "unfinished", held, scores, finished=False)
     make_run(folder / "bare", None, None)
     return folder

@@ -68,7 +68,7 @@ def structure(value):
 
 def test_the_form_of_the_json_is_stable(runs):
     """Programs read report.json: a change here is a new version of it."""
-    found = collect([runs / "one", runs / "two <i>"], resamples=20)
+    found = collect([runs / "one", runs / "two &b;"], resamples=20)
     json.dumps(found, allow_nan=False)
     run = found["runs"][0]
     assert found["version"] == 1
@@ -120,7 +120,7 @@ def test_the_form_of_the_json_is_stable(runs):
 
 
 def test_two_runs_are_compared_on_the_same_resamples(runs):
-    found = collect([runs / "one", runs / "two <i>"], resamples=200)
+    found = collect([runs / "one", runs / "two &b;"], resamples=200)
     row = found["comparison"]["others"][0]["metrics"][0]
     values = [run["results"]["metrics"][0]["value"] for run in found["runs"]]
     assert row["difference"] == pytest.approx(values[1] - values[0])
@@ -295,7 +295,7 @@ def test_unfinished_and_bare_runs_say_what_they_lack(runs):
 
 
 def test_labels_spent(runs):
-    found = collect([runs / "one", runs / "two <i>"], resamples=20)["runs"]
+    found = collect([runs / "one", runs / "two &b;"], resamples=20)["runs"]
     assert found[1]["labels_spent"]["labels"] == 1200
     assert found[1]["labels_spent"]["kind"] == "all labels"
     assert found[0]["labels_spent"]["kind"] == "single labels"

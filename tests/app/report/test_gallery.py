@@ -21,7 +21,7 @@ EVIL = "<script>alert(1)</script>"
 def table(tmp_path):
     """Twelve images and three classes; one image is dark, one is missing, one is no image."""
     (tmp_path / "p").mkdir()
-    names = [f"<b>{i}.png" for i in range(12)]
+    names = [f"&b;{i}.png" for i in range(12)]
     for i, name in enumerate(names[:11]):
         image = scene((96, 72), i)
         (image.point(lambda v: v // 6) if i == 4 else image).save(tmp_path / "p" / name)
@@ -39,14 +39,14 @@ def test_chosen_by_hand(table, tmp_path):
         ("cat", 12, 8),
         (EVIL, 3, 3),
     ]
-    assert set(found["classes"][1]["examples"]) == {f"<b>{i}.png" for i in range(3)}
+    assert set(found["classes"][1]["examples"]) == {f"&b;{i}.png" for i in range(3)}
     assert [(kind["kind"], kind["count"]) for kind in found["odd"]] == [("dark", 1)]
-    assert found["odd"][0]["images"] == [{"image": "<b>4.png", "size": "96 x 72"}]
+    assert found["odd"][0]["images"] == [{"image": "&b;4.png", "size": "96 x 72"}]
     assert (found["measured"], found["images"], found["missing"]) == (10, 12, 2)
     assert found["copies"] == []
     assert gallery(table, tmp_path / "p") == found
     assert gallery(table, tmp_path / "p", seed=1)["classes"] != found["classes"]
-    assert "<b>4.png" in names_of(found)
+    assert "&b;4.png" in names_of(found)
 
 
 def test_pairs_that_look_alike_come_with_labels_that_differ(tmp_path):
@@ -72,7 +72,7 @@ def test_the_page_of_inspect(table, tmp_path, capsys):
     assert main([*words, "--images", str(tmp_path / "p")]) == 0
     text = (tmp_path / "t.html").read_text()
     assert EVIL not in text
-    assert "<b>4.png" not in text
+    assert "&b;4.png" not in text
     assert set(re.findall(r"""(?:src|href)=["']?(data:|#|.)""", text)) == {"data:", "#"}
     assert text.count('src="data:image/jpeg') >= 9
     assert "Dark" in text

@@ -220,7 +220,7 @@ def test_the_record_says_who_answered_what_and_when(store, tmp_path):
     store.add("b2", "2", [New("=a.jpg", "cat", "skip", "all")], person="Ben")
     store.add("b3", "1", [New("=a.jpg", "cat", "no", "all")], settle=True)
     write_record(store, tmp_path / "record.csv")
-    with open(tmp_path / "record.csv", newline="") as file:
+    with open(tmp_path / "record.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["person"], row["before"], row["answer"], row["after"]) for row in rows] == [
         ("Ada", "given absent", "yes", "present"),

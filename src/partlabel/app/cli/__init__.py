@@ -34,7 +34,7 @@ from partlabel.app.cli import (
 from partlabel.app.cli.paths import check_paths, check_sources
 from partlabel.app.cli.steps import following, next_step
 from partlabel.core.errors import PartlabelWarning, UserError
-from partlabel.core.text import shown
+from partlabel.core.text import shown, speak_any_sign
 
 __all__ = ["app", "main"]
 
@@ -163,6 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         traceback of a fault, are kept in a file that is named.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    speak_any_sign(sys.stdout, sys.stderr)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:

@@ -31,7 +31,7 @@ def export(
     An .onnx file takes any number of images at once, as uint8 of shape (batch, 3, size, size), and gives scores.
     Classes, thresholds, calibration and how images are prepared stand in its metadata. The file is run in onnxruntime
     on images, and is kept only if its scores are those of the model. A .pt2 file is the same for `torch.export.load`.
-    Writing ONNX needs `pip install "partlabel[export]"`.
+    Writing ONNX needs `pip install onnx onnxruntime onnxscript` (the extra `export`).
     With `--int8` the backbone of an .onnx file computes in 8-bit integers: the file is about a third as large, and
     faster on most processors, but its scores differ. How much is measured on other images than those that it is
     fitted to; with `--labels` in mAP.

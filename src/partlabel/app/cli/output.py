@@ -39,8 +39,9 @@ def reporting(as_json: bool) -> Generator[Callable[[dict[str, Any], str], None]]
         step = "" if "next" in result else next_step.get()()
         if as_json:
             result = {**result, "next": step} if step else result
-            text = json.dumps(result, ensure_ascii=False, allow_nan=False)
-        print(shown(text), file=out, flush=True)
+            # in ASCII, so that neither a terminal nor the encoding of a pipe changes it
+            text = json.dumps(result, allow_nan=False).replace("\x7f", r"\u007f")
+        print(text if as_json else shown(text), file=out, flush=True)
         if step and not as_json:
             print(f"Next: {shown(step, lines=False)}", file=out, flush=True)
 

@@ -17,7 +17,7 @@ def relabel(
     labels: Path,
     /,
     *,
-    images: Path,
+    images: Path | None = None,
     output: Annotated[Path, Parameter(alias="-o")],
     also: Annotated[tuple[Path, ...], Parameter(negative=())] = (),
     strategy: StrategyName | None = None,
@@ -25,6 +25,7 @@ def relabel(
     measure: Literal["variance", "deviation", "probability-variance", "entropy", "mutual-information"] | None = None,
     seed: int = 0,
     truth: Path | None = None,
+    scores: Path | None = None,
     json: Json = False,
 ) -> None:
     """Let a trained classifier fill in the labels that it finds easy.
@@ -38,6 +39,7 @@ def relabel(
         run: Run folder of `partlabel train`.
         labels: Label table, a .parquet file.
         images: Folder that the image names of the table start from.
+        scores: Instead of it, a folder of scores that `partlabel predict` wrote in shards, with all classes.
         output: Where the label table with the new labels is written.
         also: Run folder of another model; the scores of all are averaged. Can be given several times.
         strategy: What makes a label easy, see above. Without it, that of the run's settings.
@@ -61,6 +63,7 @@ def relabel(
             also=also,
             seed=seed,
             truth=None if truth is None else LabelTable.read_parquet(truth),
+            scores=scores,
         )
         made, done = found.labels, found.report
         made.write_parquet(output)

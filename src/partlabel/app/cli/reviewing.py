@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
 from partlabel.app.cli.steps import after_review
-from partlabel.core.errors import UserError
+from partlabel.core.optional import require
 
 
 def review(
@@ -49,14 +49,8 @@ def review(
             answers are stored under the name: record.csv in the folder review says who answered what, and when.
     """
     with reporting(json) as report:
-        try:
-            from partlabel.app.review.server import serve
-        except ModuleNotFoundError as error:
-            if error.name not in ("starlette", "jinja2", "uvicorn"):
-                raise
-            raise UserError(
-                f"the review page needs {error.name}; install it with: pip install 'partlabel[review]'"
-            ) from None
+        require("the review page needs", "starlette", "uvicorn")
+        from partlabel.app.review.server import serve
 
         def say(addresses: dict[str, str]) -> None:
             first = next(iter(addresses.values()))

@@ -22,9 +22,10 @@ def suspects(
     labels: Path | None = None,
     /,
     *,
-    images: Path,
+    images: Path | None = None,
     output: Annotated[Path, Parameter(alias="-o")],
     seed: int = 0,
+    scores: Path | None = None,
     json: Json = False,
 ) -> None:
     """List known labels that are perhaps wrong.
@@ -39,17 +40,19 @@ def suspects(
         labels: Label table, a .parquet file; without it, the labels that the run was trained and validated on. With the
             table that the run was trained from, stored features are used and it is fast.
         images: Folder that the image names of the table start from.
+        scores: Instead of it, a folder of scores that `partlabel predict` wrote in shards, with all classes. They judge
+            labels that the run was not trained on: those of its validation part, or the new ones of the table.
         output: Where the list is written, a .csv file.
         seed: Number that decides the folds.
     """
     with reporting(json) as report:
         from partlabel.labels.table import LabelTable
-        from partlabel.tasks.suspects import check_run, write_suspects
+        from partlabel.tasks.suspects import check, write_suspects
 
         if output.suffix != ".csv":
             raise UserError(f"{output}: suspects are written as .csv")
         table = None if labels is None else LabelTable.read_parquet(labels)
-        found = check_run(run, table, images, seed=seed)
+        found = check(run, table, images, scores, seed=seed)
         write_suspects(output, found.table, found.suspects)
         result = _result(found, output)
         report(result, _text(result))

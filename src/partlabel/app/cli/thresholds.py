@@ -20,6 +20,7 @@ def thresholds(
     by: Literal["f1"] | None = None,
     precision: float | None = None,
     recall: float | None = None,
+    scores: Path | None = None,
     json: Json = False,
 ) -> None:
     """Choose from which score on each class counts as present, and calibrate the probabilities.
@@ -40,6 +41,8 @@ def thresholds(
         by: Choose the best F1.
         precision: Wanted precision of each class, above 0 and at most 1.
         recall: Wanted recall of each class, above 0 and at most 1.
+        scores: A folder of scores of the validation images that `partlabel predict` wrote in shards, with all classes;
+            for more images and classes than fit into the memory. Without it, the scores that lie in the run.
     """
     with reporting(json) as report:
         if (by is not None) + (precision is not None) + (recall is not None) != 1:
@@ -49,7 +52,7 @@ def thresholds(
         from partlabel.app.api import thresholds as choose
         from partlabel.training.thresholds import to_dict
 
-        fitted = choose(run, goal=goal, wanted=recall if precision is None else precision)
+        fitted = choose(run, goal=goal, wanted=recall if precision is None else precision, scores=scores)
         report({"run": str(run), "model": str(run / "best"), **to_dict(fitted)}, _text(run, fitted))
 
 

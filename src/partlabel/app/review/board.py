@@ -6,8 +6,7 @@ that a server starts at once, holds little in memory, and no request looks at al
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,17 +113,23 @@ def open_board(
     levels, order = cache / f"levels-{of_scores}.npy", cache / f"order-{of_scores}.npy"
     start, states = cache / f"start-{of_scores}.npy", cache / f"states-{of_table}.npy"
     if read_array(levels, (classes, count), np.uint16) is None:
-        with _array(levels, (classes, count), np.uint16) as array:
+
+        def levelled(array: np.memmap) -> None:
             for low in range(0, count, _ROWS):
                 rows = slice(low, low + _ROWS)
                 array[:, rows] = np.rint(calibration.probabilities(scores[rows]) * TOP).T
+
+        _write(levels, (classes, count), np.uint16, levelled)
     kind = np.uint32 if count * classes < 2**32 else np.uint64
     if read_array(order, (count * classes,), kind) is None or read_array(start, (TOP + 2,), np.int64) is None:
         _sort(np.load(levels, mmap_mode="r").reshape(-1), order, start)
     if read_array(states, (classes, count), np.uint8) is None:
-        with _array(states, (classes, count), np.uint8) as array:
+
+        def stated(array: np.memmap) -> None:
             at = table.indices.astype(np.int64) * count + table.pair_images()
             array.reshape(-1)[at] = 1 + 2 * table.origin + (table.values > 0)
+
+        _write(states, (classes, count), np.uint8, stated)
     return Board(
         scores=scores,
         levels=np.load(levels, mmap_mode="r"),
@@ -145,7 +150,9 @@ def _sort(levels: NDArray[np.uint16], order: Path, start: Path) -> None:
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     kind = np.uint32 if count < 2**32 else np.uint64
     following = starts[:-1].copy()  # where the next pair of each level goes
-    with _array(order, (count,), kind) as array:
+
+    def ordered(array: np.memmap) -> None:
+        nonlocal following
         for part in parts:
             below = TOP - levels[part]
             ranked = np.argsort(below, kind="stable")  # of numbers of 16 bits: a radix sort
@@ -154,15 +161,16 @@ def _sort(levels: NDArray[np.uint16], order: Path, start: Path) -> None:
             place = following[below[ranked]] + np.arange(len(ranked)) - before[below[ranked]]
             array[place] = ranked + part.start
             following += own
+
+    _write(order, (count,), kind, ordered)
     write_array(start, starts)
 
 
-@contextmanager
-def _array(path: Path, shape: tuple[int, ...], kind: type[np.generic]) -> Generator[np.memmap]:
-    """Give a new array on disk, which has its name once the block ends well."""
+def _write(path: Path, shape: tuple[int, ...], kind: type[np.generic], fill: Callable[[np.memmap], None]) -> None:
+    """Make an array on disk, which has its name once it is filled and nothing maps it: Windows moves no mapped file."""
     with replacing(path) as temporary:
         array = new_array(temporary, shape, kind)
-        yield array
+        fill(array)
         array.flush()
         append_checksum(temporary, array)
         del array

@@ -102,7 +102,7 @@ def _by_split(folder: str) -> dict[str, list[str]]:
     counts: dict[tuple[str, str], int] = {}
     for parent, folders, names in os.walk(folder):
         folders.sort()
-        where = "" if parent == folder else os.path.relpath(parent, folder)
+        where = "" if parent == folder else os.path.relpath(parent, folder).replace(os.sep, "/")
         for name in sorted(names):
             stem, ending = os.path.splitext(name)
             if ending not in _ENDINGS or (ending == ".jsonl" and stem != "metadata"):
@@ -113,7 +113,7 @@ def _by_split(folder: str) -> dict[str, list[str]]:
             else:
                 key = (where, "") if stem.isdigit() or stem == "metadata" else (where, stem)
             found[key].append(os.path.join(parent, name))
-    splits = {os.path.join(*key).rstrip("/"): files for key, files in found.items()}
+    splits = {"/".join(filter(None, key)): files for key, files in found.items()}
     lost = [
         f"{os.path.join(*key)}: {len(found[key])} of {count} files"
         for key, count in counts.items()

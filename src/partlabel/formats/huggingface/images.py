@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable
 from io import BytesIO
@@ -19,6 +20,8 @@ from partlabel.core.errors import UserError
 
 #: the longest name in bytes, below the limit of all usual file systems
 _LONGEST = 200
+#: names of devices in Windows, with any ending
+_RESERVED = re.compile(r"con|prn|aux|nul|com\d|lpt\d", re.IGNORECASE)
 
 
 class ImageFolder:
@@ -40,7 +43,8 @@ class ImageFolder:
         if not self.target.absolute().parent.is_dir():
             raise UserError(f"extract: the folder {self.target.absolute().parent} does not exist")
         self._temporary = self.target.absolute().with_name(f".{self.target.absolute().name}.{os.getpid()}.tmp")
-        self._digests: dict[str, bytes] = {}
+        #: by their names in one case, as Windows and macOS do not tell two cases apart
+        self._saved: dict[str, tuple[str, bytes]] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -84,11 +88,11 @@ class ImageFolder:
     def _save(self, content: pa.Buffer, path: str | None, row: int) -> str:
         digest = hashlib.sha256(content).digest()
         name = _file_name(path or "") or f"row{row + 1}{_ending(content)}"
-        if self._digests.get(name, digest) != digest:
+        if self._saved.get(name.casefold(), (name, digest)) != (name, digest):
             stem, ending = os.path.splitext(name)
             name = f"{stem}.row{row + 1}{ending}"
-        if name not in self._digests:
-            self._digests[name] = digest
+        if name.casefold() not in self._saved:
+            self._saved[name.casefold()] = name, digest
             with open(self._temporary / name, "xb") as file:
                 file.write(content)
         return name
@@ -101,6 +105,8 @@ def _file_name(path: str) -> str:
         " ."
     )
     stem, ending = os.path.splitext(base)
+    if _RESERVED.fullmatch(stem.partition(".")[0].strip()):
+        stem = f"_{stem}"
     room = _LONGEST - len(ending.encode())
     return stem.encode()[: max(room, 0)].decode(errors="ignore") + ending if room > 0 else ""
 
