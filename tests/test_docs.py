@@ -170,8 +170,8 @@ def test_every_page_is_on_the_site():
     assert spec.loader is not None
     pages = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(pages)
-    listed = set(re.findall(r"^  - [\w ]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
-    inside = {path.name for path in (ROOT / "docs").glob("*.md")}
+    listed = set(re.findall(r"^ +- [\w ]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    inside = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert inside <= listed
     assert listed - inside <= set(pages.OUTSIDE.values())
     assert set(OUTSIDE) <= set(pages.OUTSIDE)
