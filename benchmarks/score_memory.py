@@ -1,29 +1,33 @@
 """Peak memory of what stands behind the scores, at 1,000, 5,000 and 20,000 images of 9,605 classes.
 
-Run ``python -m benchmarks.score_memory``. Images are noise (for ``shards`` and ``predict``, up to 5,000 of them; for
-the other tasks scores are drawn and lie in shards), the model has random weights, and twenty labels of each image are
-known. Each task runs in a process of its own; what it holds before the task begins (libraries, model, label table) is
-given beside its peak. Results are in ``benchmarks/results/score_memory.json``.
+Run ``python -m benchmarks.score_memory``, or with names of tasks to measure those alone; rows of others stay. Images
+are noise (for ``shards``, ``predict`` and ``review``, up to 5,000 of them; for the other tasks scores are drawn and lie
+in shards), the model has random weights, and twenty labels of each image are known. Each task runs in a process of its
+in shards), the model has random weights, and twenty labels of each image are known. Each task runs in a process of
+given beside its peak. ``anonymous_mb`` is the peak of what is no page of a mapped file, looked at every 20 ms: pages of
+the arrays on disk behind the review are the system's to drop. Results are in ``benchmarks/results/score_memory.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
-import subprocess
-import sys
 import tempfile
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 
-from partlabel import LabelTable
+from partlabel import LabelTable, relabel, suspects, thresholds
+from partlabel.app.review.desk import Desk
 from partlabel.core.files import write_json
 from partlabel.images import resolve
 from partlabel.models.model import Model
@@ -34,21 +38,37 @@ from partlabel.tasks.evaluate import estimate
 from partlabel.tasks.next_labels import ask
 from partlabel.tasks.prediction_files import Keep
 from partlabel.tasks.scoring import model_digest, scored, scores_of, write_predictions
-from partlabel.training.config import ModelConfig
+from partlabel.training.config import Config, ModelConfig
+from partlabel.training.folder import create_folder, write_history, write_scores
 
 RESULT = Path(__file__).parent / "results" / "score_memory.json"
 CLASSES, KNOWN, SIZES = 9_605, 20, (1_000, 5_000, 20_000)
 #: images that are scored, which takes minutes
 IMAGES = 5_000
-TASKS = ("shards", "predict", "evaluate", "next", "complete")
+TASKS = (
+    *("shards", "predict", "evaluate", "next", "complete"),
+    *("relabel", "relabel by class", "suspects", "review", "thresholds"),
+)
+OF_IMAGES = ("shards", "predict", "review")
 
 
-def peak() -> float:
-    """Largest resident memory of this process so far, in MB."""
-    line = next(
-        line for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM")
-    )
-    return int(line.split()[1]) / 1024
+def status(name: str) -> float:
+    """A number of this process in MB: ``VmHWM``, the largest resident memory so far, or ``RssAnon``, now."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1]) / 1024
+
+
+class Watch(threading.Thread):
+    """Looks at the memory that is no page of a file."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.before = self.most = status("RssAnon")
+
+    def run(self) -> None:
+        while True:
+            self.most = max(self.most, status("RssAnon"))
+            time.sleep(0.02)
 
 
 def make(folder: Path) -> None:
@@ -68,6 +88,31 @@ def make(folder: Path) -> None:
         value = random.choice(np.array([-1, 1], np.int8), len(cls))
         LabelTable.from_pairs(names[:size], classes, image, cls, value).write_parquet(folder / f"{size}.parquet")
         draw(folder / f"scores-{size}", model, names[:size])
+        aside(make_run, folder, size)
+
+
+def make_run(folder: Path, size: int) -> None:
+    """A run that was trained on two images and validated on the table of a size."""
+    run, table, model = folder / f"run-{size}", LabelTable.read_parquet(folder / f"{size}.parquet"), folder / "model"
+    create_folder(run, {"config": Config().to_dict()})
+    write_history(run, [])
+    both = np.ones((2, CLASSES), np.int8) * [[1], [-1]]
+    LabelTable.from_dense(["t0.png", "t1.png"], table.classes, both.astype(np.int8)).write_parquet(
+        run / "labels.parquet"
+    )
+    table.write_parquet(run / "validation.parquet")
+    write_scores(
+        run, table.classes, scores_of(Model.load(model), table.images, None, folder / f"scores-{size}").dense()
+    )
+    Model.load(model).save(run / "best")
+
+
+def aside(function: Any, *arguments: Any) -> None:
+    """Call a function in a process of its own, a copy of this one."""
+    own = multiprocessing.get_context("fork").Process(target=function, args=arguments)
+    own.start()
+    own.join()
+    assert own.exitcode == 0
 
 
 def draw(folder: Path, model: Model, names: list[str]) -> None:
@@ -86,8 +131,9 @@ def task(folder: Path, name: str, size: int) -> None:
     table, model = LabelTable.read_parquet(folder / f"{size}.parquet"), Model.load(folder / "model")
     with torch.inference_mode():
         model(torch.zeros(8, 3, 32, 32, dtype=torch.uint8))
-    before, start, stored = peak(), time.time(), folder / f"scores-{size}"
-    names = table.images.to_pylist()
+    before, watch, start, stored = status("VmHWM"), Watch(), time.time(), folder / f"scores-{size}"
+    watch.start()
+    names, run, more = table.images.to_pylist(), folder / f"run-{size}", {}
     if name == "shards":
         predict_shards(model, folder / "photos", folder / f"shards-{size}", names=names, keep=Keep())
     elif name == "predict":
@@ -98,41 +144,58 @@ def task(folder: Path, name: str, size: int) -> None:
         estimate(model, table, scores=stored)
     elif name == "next":
         ask(model, table, None, 1000, stored=stored)
-    else:
+    elif name == "complete":
         scores = scores_of(model, table.images, None, stored)
         complete(table, scores, table, scores)
-    row = {"task": name, "images": size, "before_mb": before, "peak_mb": peak(), "seconds": time.time() - start}
-    print(json.dumps(row), flush=True)
+    elif name.startswith("relabel"):
+        chosen = {"strategy": "class-adaptive", "theta": 0.001} if "class" in name else {"theta": 9.0}
+        more["added"] = relabel(folder / "model", table, scores=stored, **chosen).labels.num_known - table.num_known
+    elif name == "suspects":
+        more["suspects"] = len(suspects(run, scores=stored))
+    elif name == "review":
+        Desk(run, table, folder / "photos")
+        more["index_bytes"] = sum(path.stat().st_size for path in (run / "review" / "cache").glob("*.npy"))
+    else:
+        thresholds(run, scores=stored)
+    row = {
+        **{"task": name, "images": size, "before_mb": before, "peak_mb": status("VmHWM")},
+        **{"anonymous_before_mb": watch.before, "anonymous_mb": watch.most, "seconds": time.time() - start, **more},
+    }
+    (folder / "row.json").write_text(json.dumps(row), encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("task", nargs="*")
-    chosen = parser.parse_args().task
-    if chosen:
-        task(Path(chosen[0]), chosen[1], int(chosen[2]))
-        return
-    rows = []
+    parser.add_argument("task", nargs="*", help=", ".join(TASKS))
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made, "work")
-        make(folder)
-        variables = {**os.environ, "PARTLABEL_CACHE": str(Path(made, "cache"))}
-        for size in SIZES:
-            for name in TASKS:
-                if name in ("shards", "predict") and size > IMAGES:
-                    continue
-                command = [sys.executable, "-m", "benchmarks.score_memory", str(folder), name, str(size)]
-                said = subprocess.run(command, env=variables, stdout=subprocess.PIPE, text=True, check=True).stdout
-                rows.append(json.loads(said.splitlines()[-1]))
-                print(rows[-1], flush=True)
+        os.environ["PARTLABEL_CACHE"] = str(Path(made, "cache"))
+        aside(make, folder)
+        for size in chosen.sizes:
+            for name in chosen.task or TASKS:
+                if name not in OF_IMAGES or size <= IMAGES:
+                    aside(task, folder, name, size)
+                    keep(json.loads((folder / "row.json").read_text(encoding="utf-8")))
+
+
+def keep(row: dict[str, Any]) -> None:
+    """Put a row into the results, and the slopes that come out."""
+    print(row, flush=True)
+    stored = json.loads(RESULT.read_text(encoding="utf-8"))["rows"] if RESULT.is_file() else []
+    place = (row["task"], row["images"])
+    rows = [*(other for other in stored if (other["task"], other["images"]) != place), row]
+    rows.sort(key=lambda own: (TASKS.index(own["task"]), own["images"]))
     slopes = {}
     for name in TASKS:
         own = {row["images"]: row for row in rows if row["task"] == name}
-        beyond = {size: (row["peak_mb"] - row["before_mb"]) * 2**20 for size, row in own.items()}
+        mapped = name == "review"
+        ends = ("anonymous_mb", "anonymous_before_mb") if mapped else ("peak_mb", "before_mb")
+        beyond = {size: (row[ends[0]] - row[ends[1]]) * 2**20 for size, row in own.items()}
         slopes[name] = {f"{low}-{high}": (beyond[high] - beyond[low]) / (high - low) for low, high in pairwise(own)}
     result = {"classes": CLASSES, "known_labels_of_an_image": KNOWN, "rows": rows, "bytes_an_image_beyond": slopes}
     write_json(RESULT, {**result, "machine": platform.machine(), "python": platform.python_version()})
-    print(json.dumps(slopes, indent=1))
 
 
 if __name__ == "__main__":

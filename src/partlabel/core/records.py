@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing, write_json
+from partlabel.core.files import new_array, replacing, write_json
 
 #: the entry of a record that holds the checksum of all others
 CHECKSUM = "checksum"
@@ -93,6 +93,16 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
         with open(temporary, "wb") as file:
             np.save(file, array)
         append_checksum(temporary, array)
+
+
+def fill_array(path: Path, shape: tuple[int, ...], kind: DTypeLike, fill: Callable[[np.memmap], None]) -> None:
+    """Make an array on disk, which has its name once it is filled and nothing maps it: Windows moves no mapped file."""
+    with replacing(path) as temporary:
+        array = new_array(temporary, shape, kind)
+        fill(array)
+        array.flush()
+        append_checksum(temporary, array)
+        del array
 
 
 def append_checksum(path: Path, array: NDArray[Any]) -> None:

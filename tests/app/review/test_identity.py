@@ -115,7 +115,7 @@ def test_exchanged_images_are_scored_anew_and_old_answers_about_them_do_not_coun
         return np.full((len(paths), 3), 9.0, np.float32)
 
     monkeypatch.setattr("partlabel.training.run.Run.model", None)
-    monkeypatch.setattr("partlabel.tasks.predict.score", score)
+    monkeypatch.setattr("partlabel.tasks.scoring.score", score)
     again = made.open()
     assert asked == ["002.png"]
     assert (again.board.scores[2] == 9).all()

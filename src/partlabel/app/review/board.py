@@ -6,7 +6,6 @@ that a server starts at once, holds little in memory, and no request looks at al
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.core.files import new_array, replacing
-from partlabel.core.records import append_checksum, read_array, write_array
+from partlabel.core.records import fill_array, read_array, write_array
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.metrics.calibration import Calibration
 
 #: a probability of 1 as a level; levels are whole numbers, which sort and compare exactly
 TOP = 65_535
-_ROWS = 8_192
+#: scores that become probabilities at once
+_SCORES = 2**20
 #: pairs that are sorted at once
 _SORTED = 2**22
 
@@ -115,11 +114,12 @@ def open_board(
     if read_array(levels, (classes, count), np.uint16) is None:
 
         def levelled(array: np.memmap) -> None:
-            for low in range(0, count, _ROWS):
-                rows = slice(low, low + _ROWS)
+            step = max(1, _SCORES // max(classes, 1))
+            for low in range(0, count, step):
+                rows = slice(low, low + step)
                 array[:, rows] = np.rint(calibration.probabilities(scores[rows]) * TOP).T
 
-        _write(levels, (classes, count), np.uint16, levelled)
+        fill_array(levels, (classes, count), np.uint16, levelled)
     kind = np.uint32 if count * classes < 2**32 else np.uint64
     if read_array(order, (count * classes,), kind) is None or read_array(start, (TOP + 2,), np.int64) is None:
         _sort(np.load(levels, mmap_mode="r").reshape(-1), order, start)
@@ -129,7 +129,7 @@ def open_board(
             at = table.indices.astype(np.int64) * count + table.pair_images()
             array.reshape(-1)[at] = 1 + 2 * table.origin + (table.values > 0)
 
-        _write(states, (classes, count), np.uint8, stated)
+        fill_array(states, (classes, count), np.uint8, stated)
     return Board(
         scores=scores,
         levels=np.load(levels, mmap_mode="r"),
@@ -162,15 +162,5 @@ def _sort(levels: NDArray[np.uint16], order: Path, start: Path) -> None:
             array[place] = ranked + part.start
             following += own
 
-    _write(order, (count,), kind, ordered)
+    fill_array(order, (count,), kind, ordered)
     write_array(start, starts)
-
-
-def _write(path: Path, shape: tuple[int, ...], kind: type[np.generic], fill: Callable[[np.memmap], None]) -> None:
-    """Make an array on disk, which has its name once it is filled and nothing maps it: Windows moves no mapped file."""
-    with replacing(path) as temporary:
-        array = new_array(temporary, shape, kind)
-        fill(array)
-        array.flush()
-        append_checksum(temporary, array)
-        del array

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from partlabel.app.review.board import TOP, Board, Keys, state
 from partlabel.core.records import read_array, write_array
 from partlabel.labels.table import ORIGINS, LabelTable
+from partlabel.models.scores import Scores
 
 QUEUES = ("questions", "filled", "suspects", "all")
 #: title, help, and why it is empty, of each queue
@@ -78,11 +79,11 @@ def questions(board: Board, table: LabelTable, thresholds: tuple[float, ...], pa
         unknown = table.num_images * table.num_classes - table.without_origin("model").num_known
         keys = np.zeros(0, np.int64)
         if unknown:
-            scores = np.asarray(board.scores, np.float32)
+            scores = Scores.of(board.scores)
             limits = np.asarray(thresholds, np.float32)
             found = choose(scores, table, min(EACH * table.num_classes, unknown), thresholds=limits, evenly=True)
             image, cls = found.image[found.open], found.cls[found.open]
-            doubt = np.lexsort((np.abs(scores[image, cls] - limits[cls]), cls))
+            doubt = np.lexsort((np.abs(scores.pairs(image, cls) - limits[cls]), cls))
             image, cls = image[doubt], cls[doubt]
             present, absent = table.without_origin("model").class_counts()
             need = np.lexsort((present + absent, np.minimum(present, absent))).argsort()

@@ -7,23 +7,28 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.core.records import read_array, write_array
+from partlabel.core.records import fill_array, read_array, write_array
 from partlabel.labels.names import buffers
 from partlabel.metrics.calibration import Calibration
 from partlabel.models.description import DESCRIPTION_FILE, WEIGHTS_FILE
 from partlabel.training.run import Run
 
+if TYPE_CHECKING:
+    from partlabel.models.model import Model
+
 #: the best model of a run
 WEIGHTS, DESCRIPTION = Path("best", WEIGHTS_FILE), Path("best", DESCRIPTION_FILE)
 #: scores are stored in half precision, whose largest number this nearly is
 _LIMIT = 60_000
+#: scores that are copied at once
+_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
@@ -101,42 +106,47 @@ def scores_of(
     """
     model = digest(judge.weights, judge.classes)
     target = cache / f"scores-{model}-{digest(contents.tolist())}.npy"
-    scores = read_array(target, (len(paths), len(judge.classes)), np.float16)
-    if scores is not None:
-        return scores
-    scores, missing = _known(cache, model, contents, len(judge.classes))
-    if len(missing):
-        from partlabel.core.progress import Reporter
-        from partlabel.images import check
-        from partlabel.tasks.predict import score
+    shape = len(paths), len(judge.classes)
+    if read_array(target, shape, np.float16) is None:
 
-        if len(missing) < len(paths):
-            Reporter().line(f"{len(missing):,} of {len(paths):,} images are new or were changed: they are scored now")
-        new = [paths[i] for i in missing]
-        with Reporter().bar("checking images") as bar:
-            check(new, progress=bar).raise_if_bad()
-        scores[missing] = half(score(Run(run).model, new, keep=True))
-    store_scores(target, contents, scores)
+        def fill(array: np.memmap) -> None:
+            missing = _fill_known(cache, model, contents, array)
+            if len(missing):
+                _score(Run(run).model, paths, missing, array)
+
+        fill_array(target, shape, np.float16, fill)
+        write_array(target.with_suffix(".contents.npy"), contents)
     return np.load(target, mmap_mode="r")
 
 
-def _known(
-    cache: Path, model: str, contents: NDArray[np.bytes_], classes: int
-) -> tuple[NDArray[np.float16], NDArray[np.int64]]:
-    """Scores that lie in files of other tables, or of a time before a change; and the rows that no file has."""
-    scores = np.zeros((len(contents), classes), np.float16)
+def _score(model: Model, paths: Sequence[Path], missing: NDArray[np.int64], array: np.memmap) -> None:
+    """Score images and write what comes out into their rows, some at a time."""
+    from partlabel.core.progress import Reporter
+    from partlabel.tasks.scoring import scored
+
+    if len(missing) < len(paths):
+        Reporter().line(f"{len(missing):,} of {len(paths):,} images are new or were changed: they are scored now")
+    for rows, values in scored(model, [paths[i] for i in missing.tolist()]).chunks():
+        array[missing[rows]] = half(values)
+
+
+def _fill_known(cache: Path, model: str, contents: NDArray[np.bytes_], array: np.memmap) -> NDArray[np.int64]:
+    """Copy scores from files of other tables, or of a time before a change; gives the rows that no file has."""
     known = np.zeros(len(contents), bool)
     for stored in sorted(cache.glob(f"scores-{model}-*.contents.npy")):
         there = read_array(stored, None, contents.dtype)
-        old = None if there is None else read_array(scores_beside(stored), (len(there), classes), np.float16)
+        old = None if there is None else read_array(scores_beside(stored), (len(there), array.shape[1]), np.float16)
         if there is None or old is None or not len(there):
             continue
         order = np.argsort(there)
         place = order[np.minimum(np.searchsorted(there, contents, sorter=order), len(there) - 1)]
-        found = ~known & (there[place] == contents)
-        scores[found] = old[place[found]]
-        known |= found
-    return scores, np.flatnonzero(~known)
+        found = np.flatnonzero(~known & (there[place] == contents))
+        step = max(1, _AT_ONCE // max(array.shape[1], 1))
+        for low in range(0, len(found), step):
+            rows = found[low : low + step]
+            array[rows] = old[place[rows]]
+        known[found] = True
+    return np.flatnonzero(~known)
 
 
 def scores_beside(contents: Path) -> Path:
