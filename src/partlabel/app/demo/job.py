@@ -161,7 +161,7 @@ def run(output: str | os.PathLike[str], size: Size | None = None, seed: int = 0)
         completed, filled = _fill_in(folder, tables)
         _show(folder, outcomes, (tables, completed), filled, scenes)
 
-    results = {
+    results: dict[str, Any] = {
         "labels": {"known": known.num_known, "of": pairs, "held_out": tables.held.num_known},
         "test_scenes": tables.test.num_images,
         "epochs": size.epochs,
