@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.processes import run_script
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -43,11 +43,9 @@ def test_the_page_shows_the_scripts_as_they_are() -> None:
 
 def run(script: str, *words: str, place: Path) -> list[str]:
     """The lines that a script prints."""
-    command = [sys.executable, str(EXAMPLES / script), *words]
-    environment = {**os.environ, "PARTLABEL_CACHE": str(place / "cache")}
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return run_script(
+        EXAMPLES / script, words, place, {**os.environ, "PARTLABEL_CACHE": str(place / "cache")}
+    ).splitlines()
 
 
 @pytest.fixture(scope="module")
