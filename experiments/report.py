@@ -14,6 +14,7 @@ from experiments import (
     final_model,
     graph,
     losses,
+    more_images,
     normalization,
     open_images,
     propagation,
@@ -40,6 +41,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Results], str]], ...] = (
     ("A method that cannot fine-tune (figure 16)", "propagation", propagation.render),
     ("Few and uneven labels, as in Open Images (table 3)", "open-images", open_images.render),
     ("A head in closed form (the preset small)", "", closed_form_report.render),
+    ("How many images, and how many of their labels", "", more_images.render),
     ("Other published methods under one protocol", "", rivals_report.render),
 )
 INTRODUCTION = """\
@@ -47,18 +49,19 @@ The tables and figures of Durand, Mehrasa, Mori, *Learning a Deep ConvNet for Mu
 Partial Labels* (CVPR 2019), run again. The paper fine-tunes ResNet-101 on the 83k training images of COCO 2014 at
 448 px, 20 epochs. Here 8,000 training and 3,000 test photographs are taken from COCO train2014 at half size (80
 classes), and, unless a section says otherwise, a linear head is trained for 20 epochs on the averaged features of
-EfficientNet-Lite0 with ImageNet weights, frozen, at 224 px (SGD in batches of 64, learning rate 0.5 falling to 0 by
-a cosine, weight decay 2e-3; `rate x 5` and the like are factors of these). So neither levels nor sizes of
+EfficientNet-Lite0 with ImageNet weights, frozen, at 224 px (SGD in batches of 64, learning rate 0.5 falling to 0
+by a cosine, weight decay 2e-3; `rate x 5` and the like are factors of these). So neither levels nor sizes of
 differences compare with the paper's; the verdicts compare signs. Learning rate and weight decay of that head were
 chosen on one seed with the test images in sight (LOG.md), where BCE at 10 % had not converged; whatever is called
 best below is chosen on held-out training images. Numbers are percent or points, on the test images unless a
 section says otherwise; `±` is the standard deviation over seeds; a seed draws the known labels, the first weights
-and the order of training. Intervals are 95 % intervals (Student's t) of the difference of pairs with the same seed;
-they do not cover the choice of the test images, which are always the same. `agrees` and `differs` mean that the
-interval does not contain 0, and that the difference has the sign that the paper claims or the other one. With three
-seeds such intervals are wide; and about one interval in twenty misses its value by chance. Figures and tables have
-the numbers of the arXiv version, whose supplementary goes on counting from figure 7 and table 5. Made by `python -m
-experiments.run results` from `experiments/results`; change nothing here."""
+and the order of training. Intervals are 95 % intervals (Student's t) of the difference of pairs with the same
+seed; they do not cover the choice of the test images, which are always the same (those of the last section do).
+`agrees` and `differs` mean that the interval does not contain 0, and that the difference has the sign that the
+paper claims or the other one. With three seeds such intervals are wide; and about one interval in twenty misses
+its value by chance. Figures and tables have the numbers of the arXiv version, whose supplementary goes on counting
+from figure 7 and table 5. Made by `python -m experiments.run results` from `experiments/results`; change nothing
+here."""
 PAPER_PROTOCOL = """On another machine, the same files run the paper's protocol: `python -m experiments.run strategies
 --preset paper --dataset coco --data FOLDER` (also voc2007, nuswide, openimages, or tables of `partlabel import`), and
 for the section on relabelling `python -m experiments.relabeling paper --data FOLDER` with that of VOC 2007."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run_script
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 TINY = ("model__backbone=test_resnet", "model__weights=none")
@@ -15,11 +15,9 @@ TINY = ("model__backbone=test_resnet", "model__weights=none")
 
 def run(script: str, *words: str, place: Path) -> list[str]:
     """The lines that a script prints."""
-    command = [sys.executable, str(EXAMPLES / script), *words]
-    environment = {**os.environ, "PARTLABEL_CACHE": str(place / "cache")}
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return run_script(
+        EXAMPLES / script, words, place, {**os.environ, "PARTLABEL_CACHE": str(place / "cache")}
+    ).splitlines()
 
 
 @pytest.fixture(scope="module")
