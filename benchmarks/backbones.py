@@ -44,7 +44,7 @@ BACKBONES = {
     **dict.fromkeys(
         ("convnext_atto", "convnextv2_atto", "inception_next_atto", "edgenext_xx_small", "test_convnext"), 64
     ),
-    **dict.fromkeys(("regnetx_002", "regnety_002", "densenet121", "dla34", "vgg11_bn", "repvgg_a0", "darknet17"), 64),
+    **dict.fromkeys(("regnetx_002", "regnety_002", "densenet121", "dla34", "repvgg_a0", "darknet17"), 64),
     **dict.fromkeys(("vit_tiny_patch16_224", "deit_tiny_patch16_224", "test_vit", "cait_xxs24_224"), 224),
     **dict.fromkeys(
         ("swin_tiny_patch4_window7_224", "pvt_v2_b0", "mobilevit_xxs", "poolformer_s12", "levit_128s"), 224
