@@ -1,15 +1,112 @@
-"""Several processes of one group, as torchrun starts them, that fork from one in which torch is imported already."""
+"""Processes that fork from one in which torch is imported already, so that a start costs next to nothing."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import runpy
 import socket
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-#: imported once, before the first group is started; each process of a group begins with them
+#: imported once, before the first process is started; each begins with them
 PRELOADED = ["torch", "torch.distributed", "partlabel.training.loop", "partlabel.metrics"]
+
+
+def context() -> Any:
+    """How processes are started: forked from one that has imported what is slow to import, where the system can."""
+    forking = "forkserver" in multiprocessing.get_all_start_methods()
+    found = multiprocessing.get_context("forkserver" if forking else "spawn")
+    found.set_forkserver_preload(PRELOADED)
+    return found
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+class Started:
+    """A process that calls a function: what `subprocess.Popen` gives, as far as tests need it.
+
+    Args:
+        function: of a module that can be imported.
+        arguments: what can be pickled.
+        said: file, without its ending, that gets what the process prints.
+        environment: its whole environment; None is ours.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., None],
+        arguments: Sequence[Any],
+        said: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.printed = [said.with_suffix(".out"), said.with_suffix(".err")]
+        own = dict(os.environ if environment is None else environment)
+        self._process = context().Process(target=_call, args=(function, arguments, self.printed, own), daemon=True)
+        self._process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        """The same."""
+        return self._process.exitcode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, ...]:
+        """Wait for its end; give what it printed."""
+        self._process.join(timeout)
+        assert self._process.exitcode is not None, f"still at work after {timeout} s"
+        return tuple(path.read_text(encoding="utf-8") for path in self.printed)
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        """End it, if it still runs."""
+        self._process.kill()
+
+
+def _call(
+    function: Callable[..., None], arguments: Sequence[Any], printed: Sequence[Path], environment: dict[str, str]
+) -> None:
+    for number, path in enumerate(printed, start=1):
+        target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(target, number)
+        os.close(target)
+    os.environ.clear()
+    os.environ.update(environment)
+    # ended with its parent, as daemons are, and yet allowed to start loaders of its own, as daemons are not
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+    function(*arguments)
+
+
+def run_script(script: Path, words: Sequence[str], place: Path, environment: Mapping[str, str]) -> str:
+    """Run a script in a folder as ``python script words``; give what it printed, once it ended well."""
+    started = Started(_run_script, (script, words, place), place / f"said-by-{script.stem}", environment)
+    said, errors = started.communicate(timeout=600)
+    assert started.returncode == 0, errors
+    return said
+
+
+def _run_script(script: Path, words: Sequence[str], place: Path) -> None:
+    os.chdir(place)
+    sys.argv, sys.path[0] = [str(script), *words], str(script.parent)
+    runpy.run_path(str(script), run_name="__main__")
+
+
+def write_variable(name: str, path: Path) -> None:
+    """Write the value of a variable of the environment into a file."""
+    path.write_text(os.environ[name], encoding="utf-8")
 
 
 def run_ranks(world: int, function: Callable[..., None], *arguments: Any) -> None:
@@ -20,14 +117,9 @@ def run_ranks(world: int, function: Callable[..., None], *arguments: Any) -> Non
         function: of a module that can be imported.
         arguments: what can be pickled.
     """
-    forking = "forkserver" in multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("forkserver" if forking else "spawn")
-    context.set_forkserver_preload(PRELOADED)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     processes = [
-        context.Process(target=_rank, args=(rank, world, port, function, arguments), daemon=True)
+        context().Process(target=_rank, args=(rank, world, port, function, arguments), daemon=True)
         for rank in range(world)
     ]
     for process in processes:

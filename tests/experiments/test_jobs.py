@@ -24,6 +24,7 @@ from experiments.run import EXPERIMENTS, _start, forecast, listed, main, selecte
 from partlabel import LabelTable, simulate
 from partlabel.core.errors import UserError
 from partlabel.method.loss import solve_g
+from tests.processes import write_variable
 
 
 @pytest.fixture
@@ -260,15 +261,11 @@ def test_time_is_forecast_from_what_is_done() -> None:
 @pytest.mark.slow
 def test_each_process_sees_a_gpu_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6,7")
-    started = [_start(i, 2, _tell, (tmp_path / str(i),)) for i in range(3)]
+    started = [_start(i, 2, write_variable, ("CUDA_VISIBLE_DEVICES", tmp_path / str(i))) for i in range(3)]
     for process in started:
         process.join()
     assert [(tmp_path / str(i)).read_text() for i in range(3)] == ["4", "6", "4"]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,6,7"
-
-
-def _tell(path: Path) -> None:
-    path.write_text(os.environ["CUDA_VISIBLE_DEVICES"], encoding="utf-8")
 
 
 def test_a_result_names_its_code() -> None:

@@ -3,9 +3,8 @@
 import importlib.util
 import json
 import shutil
-import subprocess
-import sys
 import tarfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from partlabel.tasks.predict import score, scorer
 from partlabel.tasks.prediction_files import Keep
 from partlabel.training.config import ModelConfig
 from tests.pictures import CLASSES, make_pictures
+from tests.processes import Started
 
 
 @pytest.fixture(scope="module")
@@ -151,31 +151,33 @@ def test_the_command_predicts_tar_files_in_shards(made, tmp_path, capsys):
     assert len(rows) >= 26
 
 
+def predict_slowly(model, photos, out, seconds):
+    """Predict shards of two images; each is named, and takes longer than it would."""
+    one = shard_work.Work.one
+
+    def slow(self, shard, *rest):
+        print(shard, flush=True)
+        time.sleep(seconds)
+        one(self, shard, *rest)
+
+    shard_work.Work.one = slow
+    print(predict_shards(model, photos, out, size=2).images)
+
+
 @pytest.mark.slow
 @pytest.mark.linux
 def test_processes_share_the_work_and_a_killed_one_leaves_nothing(made, tmp_path):
     folder, table = made
-    code = (
-        "import sys, time, torch\n"
-        "from partlabel.tasks import shard_work\n"
-        "from partlabel.tasks.engines import predict_shards\n"
-        "one = shard_work.Work.one\n"
-        "def slow(self, shard, *rest):\n"
-        "    print(shard, flush=True)\n"
-        "    time.sleep(float(sys.argv[4]))\n"
-        "    one(self, shard, *rest)\n"
-        "shard_work.Work.one = slow\n"
-        "print(predict_shards(sys.argv[1], sys.argv[2], sys.argv[3], size=2).images)\n"
-    )
-    command = [sys.executable, "-c", code, str(folder / "model"), str(folder / "photos"), str(tmp_path / "out")]
-    victim = subprocess.Popen([*command, "60"], stdout=subprocess.PIPE, text=True)
-    assert victim.stdout is not None
-    held = victim.stdout.readline().strip()
+    words = (folder / "model", folder / "photos", tmp_path / "out")
+    victim = Started(predict_slowly, (*words, 60.0), tmp_path / "victim")
+    while not (tmp_path / "victim.out").exists() or not (held := (tmp_path / "victim.out").read_text().strip()):
+        assert victim.poll() is None
+        time.sleep(0.05)
     victim.kill()
-    victim.wait()
+    victim.communicate()
     assert (tmp_path / "out" / ".leases" / held).exists()
-    both = [subprocess.Popen([*command, "0.1"], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    counts = [int(own.communicate()[0].splitlines()[-1]) for own in both]
+    both = [Started(predict_slowly, (*words, 0.1), tmp_path / f"both{number}") for number in range(2)]
+    counts = [int(own.communicate(timeout=300)[0].splitlines()[-1]) for own in both]
     assert sum(counts) == 25
     names, _ = union(tmp_path / "out")
     assert names == table.images.to_pylist()

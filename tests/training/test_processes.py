@@ -4,9 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -18,79 +15,23 @@ from partlabel import Config, LabelTable, Run, simulate, train
 from partlabel.core.compute import cores, loader_workers, processes
 from partlabel.core.errors import UserError
 from tests.pictures import make_pictures, tiny_config
-
-SCRIPT = """
-import datetime, json, os, sys, time
-from pathlib import Path
-import torch
-torch.set_num_threads(1)
-from partlabel import Config, LabelTable, train
-from partlabel.core.errors import UserError
-from partlabel.training import agreement, engine
-folder, rank = Path(sys.argv[1]), int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", 0)))
-job = json.loads((folder / "job.json").read_text())
-job |= job["of_rank"].get(str(rank), {})
-os.environ["PARTLABEL_CACHE"] = str(folder / ("cache" if job.get("one_cache") else f"cache{rank}"))
-opened = []
-sys.addaudithook(lambda event, about: opened.append(str(about[0])) if event == "open" else None)
-engine.PATIENCE = datetime.timedelta(seconds=job.get("patience", 60))
-if "version" in job:
-    agreement.version = lambda name: job["version"]
-began = time.monotonic()
-from partlabel.training import loop
-if "stops_at" in job:
-    setattr(loop, job["stops_at"], lambda *arguments: os.kill(os.getpid(), 19))
-if job.get("stands_still"):
-    original = loop.train_epoch
-    def standing(*arguments):
-        if arguments[-1] == 1:
-            (folder / "pid").write_text(str(os.getpid()))
-            time.sleep(60)
-        return original(*arguments)
-    loop.train_epoch = standing
-try:
-    table = LabelTable.read_parquet(folder / job.get("labels", "labels.parquet"))
-    run = train(table, folder / job.get("images", "pictures"), out=folder / job.get("out", "run"),
-                config=Config.from_dict(job["config"]), resume=job.get("resume", False))
-    read = [name for name in opened if name.startswith(str(folder / job.get("images", "pictures")) + os.sep)]
-    best = run.summary["best_epoch"] if rank == 0 else None
-    print(json.dumps({"rank": rank, "best": best, "read": sorted(set(read))}))
-except UserError as error:
-    print(f"rank {rank} after {time.monotonic() - began:.1f} s: {error}", file=sys.stderr)
-    sys.exit(2)
-"""
+from tests.training.nodes import start
 
 
 @pytest.fixture
 def folder(tmp_path):
     make_pictures(tmp_path / "pictures", 12).write_parquet(tmp_path / "labels.parquet")
-    (tmp_path / "script.py").write_text(SCRIPT)
     return tmp_path
 
 
 def begin(folder, config, environments=None, of_rank=None, **job):
     """Start two processes; each is alone on its node, unless the environments say something else."""
     job = {"config": config.to_dict(), "of_rank": {str(r): each for r, each in (of_rank or {}).items()}, **job}
-    (folder / "job.json").write_text(json.dumps(job))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    environments = environments or [
+    return start(folder, job, environments or [
         {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank),
          "TORCHELASTIC_RUN_ID": "test"}
         for rank in range(2)
-    ]  # fmt: skip
-    return [
-        subprocess.Popen(
-            [sys.executable, folder / "script.py", folder],
-            env=os.environ | common | own,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for own in environments
-    ]
+    ])  # fmt: skip
 
 
 def ended(started, timeout=300):
