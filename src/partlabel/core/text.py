@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import re
+import shlex
 import unicodedata
 from typing import Any
 
@@ -41,6 +43,17 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error("partlabel", _replaced)
+
+#: endings of files that an import reads, and the format that is tried first
+_IMPORTED = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".xlsx": "csv",
+    ".ods": "csv",
+    ".json": "coco",
+    ".xml": "cvat",
+}
 
 
 def shown(text: str, lines: bool = True) -> str:
@@ -82,3 +95,13 @@ def plural(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 image``, ``1,000 images``, ``2 classes``."""
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
     return f"{count:,} {noun}{ending}"
+
+
+def not_imported(path: str) -> str:
+    """Say what makes a label table of a file of annotations; empty where its ending is not that of one."""
+    stem, ending = os.path.splitext(path)
+    if ending.lower() not in _IMPORTED:
+        return ""
+    source, target = shlex.quote(path), shlex.quote(f"{stem}.parquet")
+    command = f"partlabel import {_IMPORTED[ending.lower()]} {source} -o {target}"
+    return f"is not a label table yet; make one first: {command}"

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.core.compute import default_device, inference_batch, processes
+from partlabel.core.compute import cores, default_device, inference_batch, processes
 from partlabel.core.errors import UserError
 from partlabel.core.files import forget_sweeps, make_folder, replacing, sweep, temporary_folder
 from partlabel.core.lease import Leases
@@ -150,7 +150,10 @@ class Work:
 
         def write(path: Path) -> None:
             nonlocal images
-            with PredictionWriter.open(path, model.classes, self.keep, about) as writer, ThreadPoolExecutor() as pool:
+            with (
+                PredictionWriter.open(path, model.classes, self.keep, about) as writer,
+                ThreadPoolExecutor(cores()) as pool,
+            ):
                 for names, pixels in self._batches(shard, model.preprocessing.size, size, pool, bad):
                     writer.add(names, *decided(model, score(pixels)))
                     images += len(names)
