@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing
+from partlabel.core.files import replacing_together
+from partlabel.core.text import plural
 from partlabel.labels.table import LabelTable
 
 _WIDTH = 110
@@ -216,11 +217,6 @@ def _some(names: list[str], count: int | None = None) -> str:
     return ", ".join(shown) + (f", ... {count - len(shown):,} more" if 0 < len(shown) < count else "")
 
 
-def plural(count: int, noun: str) -> str:
-    """Return the count with its noun: ``1 image``, ``1,000 images``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _sign_warnings(table: LabelTable) -> list[str]:
     """Return warnings on classes that lack one sign, or both."""
     present, absent = table.class_counts()
@@ -267,7 +263,7 @@ def check_place(path: str | os.PathLike[str]) -> None:
 
 
 def store(table: LabelTable, report: ImportReport, path: str | os.PathLike[str]) -> None:
-    """Write a label table and the report on its import, all whole or none at all.
+    """Write a label table and the report on its import, all whole or none at all, and never one about another table.
 
     Args:
         table: written to ``path``, as ``LabelTable.write_parquet`` does.
@@ -279,8 +275,7 @@ def store(table: LabelTable, report: ImportReport, path: str | os.PathLike[str])
     """
     check_place(path)
     as_json, as_text = report_paths(path)
-    # All are written before any is moved into place; the table is moved last, so it never lacks its report.
-    with replacing(path) as new_table, replacing(as_json) as new_json, replacing(as_text) as new_text:
+    with replacing_together(Path(path), as_json, as_text) as (new_table, new_json, new_text):
         table.write_parquet(new_table)
         content = json.dumps(report.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
         new_json.write_text(content + "\n", encoding="utf-8")

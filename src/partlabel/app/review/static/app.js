@@ -3,7 +3,7 @@
 import { readChoice } from "./choice.js";
 import { Desk, sessionAddress } from "./desk.js";
 import { conflictsDialog, exportDialog, helpDialog } from "./dialogs.js";
-import { button, byId, el, say } from "./dom.js";
+import { button, byId, el, say, visible } from "./dom.js";
 import { showFilters } from "./filters.js";
 import { listen } from "./keys.js";
 import { showMeters } from "./meters.js";
@@ -80,9 +80,9 @@ async function start() {
 }
 
 function build(session, browser) {
-  document.title = `${session.run} · partlabel review`;
+  document.title = `${visible(session.run)} · partlabel review`;
   say(byId("run"), session.run);
-  byId("run").title = session.run;
+  byId("run").title = visible(session.run);
   const queues = [...session.queues.map(({ id }) => id), "pictures"];
   setReview(session.review);
   const outbox = new Outbox(session.store, session.run, browser);
@@ -93,7 +93,8 @@ function build(session, browser) {
   // The grid shows one class: that of the question, unless one is chosen already.
   const look = (view) => {
     if (desk.choice.queue === "pictures") return;
-    desk.choose({ view, class: desk.choice.class ?? (view === "grid" ? (single.asked?.class ?? null) : null) });
+    if (view === "grid" && desk.choice.class === null) desk.choose({ view, class: single.asked?.class ?? null }, true);
+    else desk.choose({ view });
   };
   const filters = showFilters(desk, look);
   const sheet = new SheetView(desk, filters);
