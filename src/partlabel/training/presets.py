@@ -55,8 +55,8 @@ PRESETS: dict[str, Preset] = {
         },
     ),
     "small-tuned": Preset(
-        "goes on from `small`: the last stages of the backbone learn too, at small rates, on mixed images; minutes more "
-        "on a laptop, for tables with many known labels",
+        "goes on from `small`: the last stages of the backbone learn too, at small rates, on mixed images; minutes "
+        "more on a laptop, for tables with many known labels",
         {
             "model": {"pooling": "average", "square_root": True},
             "images": {"size": 288},
