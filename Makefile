@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed
 
 .PHONY: help venv demo test quick lint docs mutations
 help:
-	@echo "make demo   train on scenes of handwritten digits and draw what the model found"
+	@echo "make demo   three lessons on scenes of handwritten digits, one label in ten known"
 	@echo "make test   run the tests"
 	@echo "make quick  run those that are neither slow nor in a browser"
 	@echo "make lint   style, types and import layers"

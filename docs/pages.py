@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 #: file in the repository -> page of the site
@@ -27,12 +28,20 @@ _LINK = re.compile(r"\]\(([^)#\s]+)")
 _ROLE = re.compile(r":(?:class|func|meth|mod|data|attr):<code>~?([^<]+)</code>")
 
 
-def moved(text: str) -> str:
-    """Point the links of a page, in the root of the repository or in docs/, to the pages of the site."""
+def moved(text: str, depth: int = 0) -> str:
+    """Point the links of a page to the pages of the site.
+
+    Args:
+        text: the page; of the root of the repository, of docs/, or of a folder in it.
+        depth: how many folders below docs/ it lies.
+    """
 
     def target(match: re.Match[str]) -> str:
-        path = match[1].removeprefix("../").removeprefix("docs/")
-        return f"]({OUTSIDE.get(path, path)}"
+        path = match[1]
+        named = path.removeprefix("../" * (depth + 1))
+        if named in OUTSIDE:
+            return f"]({'../' * depth}{OUTSIDE[named]}"
+        return f"]({path.removeprefix('docs/')}"
 
     return _LINK.sub(target, text)
 
@@ -49,9 +58,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Point the links of each page to the pages of the site."""
-    return moved(markdown)
+    return moved(markdown, page.file.src_uri.count("/"))
 
 
 def on_page_content(html: str, **_: object) -> str:

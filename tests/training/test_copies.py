@@ -50,7 +50,9 @@ def test_copies_by_bytes_and_by_looks(tmp_path):
     labels[20:23] = labels[:3]
     labels[20, 1] *= -1
     said = cautions(LabelTable.from_dense(table.images, table.classes, labels), found)
-    assert said[0].endswith("have the bytes of another image; they are kept together in every split: 020.png = 000.png")
+    assert said[0].endswith(
+        "1 image has the bytes of another image; they are kept together in every split: 020.png = 000.png"
+    )
     assert said[1].endswith("021.png = 001.png, 022.png = 002.png")
     yes, no = ("020", "000") if labels[20, 1] > 0 else ("000", "020")
     assert said[2].endswith(f"contradict each other: green present in {yes}.png and absent in {no}.png")
@@ -77,7 +79,7 @@ def test_a_training_keeps_them_together(tmp_path, capsys):
         "copies of 000.png"
     )
     said = capsys.readouterr().err
-    assert "1 images have the bytes of another image" in said
+    assert "1 image has the bytes of another image" in said
     assert "2 images look like another image" in said
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_every_preset_is_a_whole_configuration_and_named_where_people_choose():
-    words = re.sub(r"\s+", " ", (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").replace("│", " "))
+    words = re.sub(r"\s+", " ", (ROOT / "docs" / "commands" / "train.md").read_text(encoding="utf-8").replace("│", " "))
     for name, preset in PRESETS.items():
         assert isinstance(Config.preset(name), Config)
         assert f"`{name}` {preset.what.split(';')[0]}" in in_words()

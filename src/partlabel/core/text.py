@@ -67,3 +67,9 @@ def as_cell(text: str) -> str:
 def from_cell(text: str) -> str:
     """The text that :func:`as_cell` made a cell of."""
     return text[1:] if text.startswith("'") and text.lstrip("'").startswith(_FORMULA) else text
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 image``, ``1,000 images``, ``2 classes``."""
+    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{ending}"

@@ -13,6 +13,7 @@ from typing import Any
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
+from partlabel.core.text import plural
 from partlabel.labels.table import LabelTable
 
 _WIDTH = 110
@@ -214,11 +215,6 @@ def _some(names: list[str], count: int | None = None) -> str:
     count = len(names) if count is None else count
     shown = [f'"{name}"' if "," in name else name for name in names[: Tally.KEPT]]
     return ", ".join(shown) + (f", ... {count - len(shown):,} more" if 0 < len(shown) < count else "")
-
-
-def plural(count: int, noun: str) -> str:
-    """Return the count with its noun: ``1 image``, ``1,000 images``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _sign_warnings(table: LabelTable) -> list[str]:

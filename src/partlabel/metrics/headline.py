@@ -81,6 +81,7 @@ class Headline:
         by_chance: (C,) bool, False where these distributions differ, so that it was not chance that decided which
             labels are known; True where no difference was found, which is no proof.
         known: metrics of the known labels alone.
+        images: N, on which all of this is estimated.
     """
 
     class_names: tuple[str, ...]
@@ -93,6 +94,7 @@ class Headline:
     distance: Floats
     by_chance: NDArray[np.bool_]
     known: Metrics
+    images: int
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as values that JSON can hold, None where undefined."""
@@ -116,6 +118,7 @@ class Headline:
             "metrics": {name: _numbers(each.value, each.low, each.high) for name, each in self.means.items()},
             "classes_measured": int(self.measured.sum()),
             "classes_in_all": len(names),
+            "images": self.images,
             "not_measured": [names[c] for c in np.flatnonzero(~self.measured)],
             "not_by_chance": [names[c] for c in np.flatnonzero(~self.by_chance)],
             "known_labels_alone": {"mean_ap": _number(self.known.mean_ap), "macro_f1": _number(self.known.macro_f1)},
@@ -167,7 +170,7 @@ def headline(
             values[columns, i] = imputed.of_class(i, alone)
         shift[columns] = imputed.shifts.mean
     names = tuple(class_names)
-    return Headline(names, measured, present, absent, means, values, shift, distance, by_chance, known)
+    return Headline(names, measured, present, absent, means, values, shift, distance, by_chance, known, len(labels))
 
 
 class _Imputed:

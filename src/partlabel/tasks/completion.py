@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
+from partlabel.core.text import plural
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import risk_control
@@ -351,8 +352,8 @@ def _report(table: LabelTable, held: LabelTable, looked: _Looked, found: dict[st
     strange = [name for name, ok in zip(table.classes, alike, strict=True) if not ok]
     if strange:
         warnings.append(
-            f"in {len(strange)} classes the known labels do not look like a random sample; they were left as they are: "
-            + ", ".join(strange)
+            f"in {plural(len(strange), 'class')} the known labels do not look like a random sample; they were left "
+            "as they are: " + ", ".join(strange)
         )
     for name, filled in found.items():
         for test in filled.tests:

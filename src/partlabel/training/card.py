@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from partlabel.core.files import write_text
+from partlabel.core.text import plural
 from partlabel.labels.table import ORIGINS
 from partlabel.metrics import Metrics
 from partlabel.metrics.thresholds import SOURCES, threshold_text
@@ -174,7 +175,7 @@ def _headline(run: Run) -> str:
     ]
     if found["not_by_chance"]:
         lines.append(
-            f"It was not chance that decided which labels are known in {len(found['not_by_chance'])} classes: "
+            f"It was not chance that decided which labels are known in {plural(len(found['not_by_chance']), 'class')}: "
             f"{_some(found['not_by_chance'])}. There the known labels alone flatter or spoil the numbers; these here "
             "are corrected, as far as that is possible."
         )

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from partlabel.core.text import plural
 from partlabel.images.near_copies import near_copies
 from partlabel.labels.groups import tie
 from partlabel.labels.table import LabelTable
@@ -83,13 +84,14 @@ def tied(train: Prepared, own: Prepared | None) -> tuple[Prepared, Prepared | No
 def cautions(table: LabelTable, found: Copies) -> list[str]:
     """What a user should know of the copies in a table."""
     names, lines = table.images.to_pylist(), []
-    for which, what in (
-        (found.exact, "have the bytes of another image"),
-        (found.near, "look like another image (another encoding, size or border)"),
+    for which, verb, what in (
+        (found.exact, ("has", "have"), "the bytes of another image"),
+        (found.near, ("looks", "look"), "like another image (another encoding, size or border)"),
     ):
         if which.any():
             pairs = [f"{names[i]} = {names[found.first[i]]}" for i in np.flatnonzero(which).tolist()]
-            lines.append(f"{len(pairs)} images {what}; they are kept together in every split: {some(pairs)}")
+            so = f"{plural(len(pairs), 'image')} {verb[len(pairs) > 1]} {what}"
+            lines.append(f"{so}; they are kept together in every split: {some(pairs)}")
     if found.alike > found.near.sum():
         lines.append(
             f"{found.alike} of {len(names)} images look nearly like another, so that copies cannot be told from "
@@ -97,7 +99,7 @@ def cautions(table: LabelTable, found: Copies) -> list[str]:
         )
     clash = contradictions(table, found)
     if clash:
-        lines.append(f"{len(clash)} labels of such images contradict each other: {some(clash)}")
+        lines.append(f"{plural(len(clash), 'label')} of such images contradict each other: {some(clash)}")
     return lines
 
 

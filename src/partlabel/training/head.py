@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.compute import loader_workers
 from partlabel.core.errors import UserError
+from partlabel.core.text import plural
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
@@ -54,7 +55,9 @@ def solve_head(job: Job, state: State, batches: Batches, epoch: int) -> dict[str
     intervals = expected_interval(labels, sample_mask(state.labels.table.select(rows)))
     nothing = [classes[c] for c in np.flatnonzero(found.basis == NOTHING)]
     if nothing:
-        job.report.line(f"no present label is known of {len(nothing)} classes; their score is the same for all images")
+        job.report.line(
+            f"no present label is known of {plural(len(nothing), 'class')}; their score is the same for all images"
+        )
     return {
         "epoch": epoch + 1,
         "loss": loss,

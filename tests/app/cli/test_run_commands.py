@@ -107,6 +107,16 @@ def test_evaluate(capsys, job):
     assert "red" in out
 
 
+def test_evaluate_says_when_its_estimate_is_from_a_draw(capsys, job, monkeypatch):
+    said = "estimated on 12 of the 24 images, drawn at random"
+    words = ("evaluate", job / "run", job / "labels.parquet", "--images", job / "photos")
+    assert said not in run(capsys, *words)[1]
+    classes = LabelTable.read_parquet(job / "labels.parquet").num_classes
+    monkeypatch.setattr("partlabel.tasks.evaluate.HEADLINE_PAIRS", 12 * classes)
+    assert said in run(capsys, *words)[1].splitlines()
+    assert json.loads(run(capsys, *words, "--json")[1])["headline"]["images"] == 12
+
+
 def test_evaluate_names_classes_that_the_model_does_not_know(capsys, job):
     other = job / "other.parquet"
     LabelTable.from_dense(["00.png"], ["red", "green"], np.array([[1, 1]], np.int8)).write_parquet(other)

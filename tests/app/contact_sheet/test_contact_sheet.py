@@ -91,6 +91,18 @@ def test_the_command_writes_it(place, tmp_path, capsys):
     assert main(["predict", str(place / "run"), str(place / "pictures"), "--wide", "-o", str(tmp_path / "p.html")]) == 2
 
 
+def test_a_page_of_an_exported_file_says_why_it_shows_no_regions(place, tmp_path, capsys):
+    model, page = tmp_path / "m.onnx", tmp_path / "p.html"
+    assert main(["export", str(place / "run"), "--images", str(place / "pictures"), "-o", str(model)]) == 0
+    assert main(["predict", str(model), str(place / "pictures"), "-o", str(page)]) == 0
+    text = page.read_text()
+    assert text.count('class="photo"') == 40
+    assert 'class="where"' not in text
+    assert 'id="where"' not in text
+    assert "an exported file gives scores alone" in text
+    assert "predict" in capsys.readouterr().out.splitlines()[-1]
+
+
 def test_percentages_and_layers_by_hand():
     assert [_percent(p) for p in (0, 0.004, 0.5, 0.996, 1)] == ["0 %", "under 1 %", "50 %", "over 99 %", "100 %"]
     assert _shade(np.full((3, 3), -1, np.float32)) is None

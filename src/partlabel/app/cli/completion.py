@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
 from partlabel.core.errors import UserError
+from partlabel.core.text import plural
 
 _SHOWN = 10
 
@@ -119,7 +120,7 @@ def _text(done: dict[str, Any], output: Path, record: Path) -> str:
     for sign in ("present", "absent"):
         filled, tests = done[sign]["filled"], done[sign]["tests"]
         alone = sum(1 for test in tests if test["class"] is not None and test["filled"])
-        by = f" ({alone} classes by a test of their own)" if alone else ""
+        by = f" ({plural(alone, 'class')} by a test of its own)" if alone else ""
         lines.append(f"  {filled:,} filled in as {sign}{by}")
         if not filled:
             lines.append(f"    {_reachable(done[sign].get('reachable'), sign, done)}")
@@ -129,7 +130,7 @@ def _text(done: dict[str, Any], output: Path, record: Path) -> str:
                 reasons.setdefault(row[sign]["reason"], []).append(row["class"])
         for reason, names in reasons.items():
             shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-            lines.append(f"    not in {len(names)} classes ({shown}): {reason}")
+            lines.append(f"    not in {plural(len(names), 'class')} ({shown}): {reason}")
     lines.append(
         f"  With {done['confidence']:.0%} confidence at least {done['precision']:.1%} of each sign are right, "
         "if chance decided which labels of a class are known"
@@ -137,7 +138,7 @@ def _text(done: dict[str, Any], output: Path, record: Path) -> str:
     if done.get("classes_left"):
         left = done["classes_left"]
         shown = ", ".join(left[:_SHOWN]) + (f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else "")
-        lines.append(f"  left as they are, with too few known labels to judge: {len(left)} classes ({shown})")
+        lines.append(f"  left as they are, with too few known labels to judge: {plural(len(left), 'class')} ({shown})")
     if done["pictures_left"]:
         lines.append(
             f"  left as they are: {done['pictures_left']:,} images, as the model was trained on guesses for them"

@@ -7,12 +7,16 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import compress
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
 from partlabel.core.errors import UserError
+
+if TYPE_CHECKING:
+    from partlabel.models.model import Model
+    from partlabel.models.onnx import OnnxModel
 
 #: files that were left out of a prediction and are named on the terminal
 _LEFT_OUT = 20
@@ -45,6 +49,8 @@ def evaluate(
         result = {"run": str(run), "labels": str(labels), "trained_on": seen, **measured.to_dict()}
         about = "The table is about the known labels alone. What all labels of these images would say:"
         lines = [measured.table(classes=max(len(measured.class_names), 1)), "", about, say(headline.to_dict())]
+        if headline.images < table.num_images:
+            lines.append(f"estimated on {headline.images:,} of the {table.num_images:,} images, drawn at random")
         if seen["labels"]:
             lines.append(
                 f"warning: the model was trained on {seen['labels']:,} of these labels, so the numbers prove nothing "
@@ -104,7 +110,6 @@ def predict(
         engine: Who does the shards: the processes that are started with this command, or `ray`, a cluster of Ray.
     """
     with reporting(json) as report:
-        from partlabel.images import check
         from partlabel.tasks.predict import open_classifier, predictions
         from partlabel.tasks.prediction_files import Keep
         from partlabel.tasks.scoring import scored, write_predictions
@@ -121,19 +126,7 @@ def predict(
         if engine != "processes":
             raise UserError("Ray works on shards: give a folder as output")
         names, paths, left_out = list_images(source, images)
-        checked = check(paths)
-        # A table cannot hold a name that is no text, which is better said before the scoring.
-        text = [_is_text(name) for name in names]
-        good = [fine and named for fine, named in zip(checked.good, text, strict=True)]
-        nameless = [path for path, named in zip(paths, text, strict=True) if not named]
-        bad = checked.bad + [(str(path), "its name is not UTF-8") for path in nameless]
-        if bad and on_bad == "error":
-            offenders = [f"{path}: {why}" for path, why in bad]
-            raise UserError(f"{len(bad)} of {len(paths)} images cannot be used", offenders)
-        names = list(compress(names, good))
-        paths = list(compress(paths, good))
-        if not paths:
-            raise UserError(f"{source}: none of the images can be read", [f"{p}: {why}" for p, why in bad])
+        names, paths, bad = _usable(source, names, paths, on_bad)
         if output.suffix in (".csv", ".parquet") and not wide:
             write_predictions(output, model, names, paths, keep)
         else:
@@ -144,25 +137,65 @@ def predict(
                 write_contact_sheet(output, model, paths, found, source.name or source.resolve().name)
             else:
                 found.write(output, wide=wide)
-        skipped = [{"picture": path, "reason": reason} for path, reason in bad]
-        decided = {"goal": model.threshold_goal, "sources": dict(Counter(model.threshold_sources))}
-        result = {
-            "output": str(output),
-            "pictures": len(paths),
-            "classes": list(model.classes),
-            "thresholds": decided,
-            "calibrated": model.calibration is not None,
-            "skipped": skipped,
-            "left_out": left_out,
-        }
-        lines = [f"{output}: {len(paths):,} images, {len(model.classes):,} classes"]
-        sources = ", ".join(f"{count:,} {name}" for name, count in decided["sources"].items())
-        lines.append(f"thresholds: {model.threshold_goal} ({sources})")
-        lines += [f"left out: {bad['picture']}: {bad['reason']}" for bad in skipped]
-        lines += [f"left out: {line}" for line in left_out[:_LEFT_OUT]]
-        if len(left_out) > _LEFT_OUT:
-            lines.append(f"left out: {len(left_out) - _LEFT_OUT:,} more files; --json names them all")
-        report(result, "\n".join(lines))
+        _say_predicted(output, model, len(paths), bad, left_out, report)
+
+
+def _usable(
+    source: Path, names: list[str], paths: list[Path], on_bad: Literal["error", "skip"]
+) -> tuple[list[str], list[Path], list[tuple[str, str]]]:
+    """The images that can be scored, and the path and the reason of the others.
+
+    Raises:
+        UserError: none is left, or there are others and ``on_bad`` says ``error``.
+    """
+    from partlabel.images import check
+
+    checked = check(paths)
+    # A table cannot hold a name that is no text, which is better said before the scoring.
+    text = [_is_text(name) for name in names]
+    good = [fine and named for fine, named in zip(checked.good, text, strict=True)]
+    nameless = [path for path, named in zip(paths, text, strict=True) if not named]
+    bad = checked.bad + [(str(path), "its name is not UTF-8") for path in nameless]
+    offenders = [f"{path}: {why}" for path, why in bad]
+    if bad and on_bad == "error":
+        raise UserError(f"{len(bad)} of {len(paths)} images cannot be used", offenders)
+    if not any(good):
+        raise UserError(f"{source}: none of the images can be read", offenders)
+    return list(compress(names, good)), list(compress(paths, good)), bad
+
+
+def _say_predicted(
+    output: Path,
+    model: Model | OnnxModel,
+    count: int,
+    bad: list[tuple[str, str]],
+    left_out: list[str],
+    report: Callable[[dict[str, Any], str], None],
+) -> None:
+    """Say what was written, by which thresholds, and what was left out."""
+    decided = {"goal": model.threshold_goal, "sources": dict(Counter(model.threshold_sources))}
+    result = {
+        "output": str(output),
+        "pictures": count,
+        "classes": list(model.classes),
+        "thresholds": decided,
+        "calibrated": model.calibration is not None,
+        "skipped": [{"picture": path, "reason": reason} for path, reason in bad],
+        "left_out": left_out,
+    }
+    lines = [f"{output}: {count:,} images, {len(model.classes):,} classes"]
+    sources = ", ".join(f"{count:,} {name}" for name, count in decided["sources"].items())
+    lines.append(f"thresholds: {model.threshold_goal} ({sources})")
+    lines += [f"left out: {path}: {reason}" for path, reason in bad]
+    report(result, "\n".join([*lines, *_named(left_out)]))
+
+
+def _named(left_out: list[str]) -> list[str]:
+    """The first files that were left out, and how many more there are."""
+    lines = [f"left out: {line}" for line in left_out[:_LEFT_OUT]]
+    if len(left_out) > _LEFT_OUT:
+        lines.append(f"left out: {len(left_out) - _LEFT_OUT:,} more; --json names them all")
+    return lines
 
 
 def _predict_shards(
@@ -186,10 +219,7 @@ def _predict_shards(
     done = predict_shards(run, source, output, names=names, keep=keep, on_bad=on_bad, engine=engine)
     result = {"output": str(output), "shards": done.shards, "pictures": done.images, "left_out": done.left_out}
     lines = [f"{output}: all shards are there; {done.shards:,} of them, with {done.images:,} images, by this process"]
-    lines += [f"left out: {line}" for line in done.left_out[:_LEFT_OUT]]
-    if len(done.left_out) > _LEFT_OUT:
-        lines.append(f"left out: {len(done.left_out) - _LEFT_OUT:,} more; --json names them all")
-    report(result, "\n".join(lines))
+    report(result, "\n".join([*lines, *_named(done.left_out)]))
 
 
 def list_images(source: Path, folder: Path | None) -> tuple[list[str], list[Path], list[str]]:

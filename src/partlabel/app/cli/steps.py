@@ -97,7 +97,7 @@ def _after_evaluate(given: Mapping[str, Any]) -> str:
 
 def _after_demo(given: Mapping[str, Any]) -> str:
     folder = given["output"]
-    run = folder / "runs" / "partial-bce"
+    run = folder / "runs" / "asked"
     return _said("partlabel", "report", run, "--images", folder / "scenes", "-o", folder / "report.html")
 
 

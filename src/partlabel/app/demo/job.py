@@ -1,14 +1,15 @@
-"""The demo job: a whole run of partlabel on scenes of handwritten digits, without a download.
+"""The demo: what partlabel is for, in three lessons on scenes of handwritten digits, without a download.
 
-It goes the way of a user's own data and calls only public functions: image files and CSV tables, import, hiding nine
-labels in ten, training, evaluation on new scenes, a prediction file. What the scenes show, and which digits stand
-together in them, is described in :mod:`partlabel.app.demo.digits`.
+It goes the way of a user's own data and calls only public functions. What the scenes show, and which digits stand
+together in them, is described in :mod:`partlabel.app.demo.digits`. One label in ten is known, of every scene by chance.
 
-Three models are compared on the same scenes, the same known labels and the same settings: plain binary cross-entropy
-(BCE, g = 1 in equation 1), partial-BCE (equations 1 and 2 with g(0.1) = 5), and partial-BCE with the label graph
-(algorithm 2). Each label is known with a chance of 10 %, so that scenes have 0, 1, 2 or more known labels. At such
-proportions g is 4 to 5, so plain BCE makes steps four to five times smaller. Two more trainings therefore tell what the
-three numbers mean: BCE with five times the learning rate, and BCE with every label known.
+1. *Unknown is not absent.* The same scenes and the same known labels are learned twice: unknown labels taken as absent,
+   as a loader does that fills a matrix with zeros, and left unknown (partial-BCE, equations 1 and 2).
+2. *Asking.* As many labels again are added, those that ``partlabel next`` asks for or as many at random.
+3. *Filling in with a promise.* ``partlabel complete`` fills in what it can at a stated precision, and is held against
+   the truth, which only a demo knows.
+
+A fifth of the known labels is never trained on: it decides the thresholds, and tests what is filled in.
 """
 
 from __future__ import annotations
@@ -28,38 +29,45 @@ import torch
 from numpy.typing import NDArray
 
 from partlabel import formats
+from partlabel.app.api import complete, next_labels
 from partlabel.app.demo.digits import CLASSES, Scene, draw_scenes
-from partlabel.app.demo.figure import Example, draw
+from partlabel.app.demo.figure import Example, Lessons, draw
+from partlabel.app.demo.words import explained, table
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json, write_text
 from partlabel.labels import simulate
+from partlabel.labels.holdout import hold_out, shared_pairs
+from partlabel.labels.pairs import MODEL
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import Metrics
 from partlabel.models.model import Model
 from partlabel.tasks.evaluate import evaluate
+from partlabel.tasks.next_labels import add_answers
 from partlabel.tasks.predict import predictions, score
+from partlabel.tasks.question_files import read_answers
 from partlabel.training.config import Config, ImageConfig, LossConfig, ModelConfig, OptimConfig
 from partlabel.training.loop import train
 
-#: chance that a label of a training scene is known
-PROPORTION = 0.1
-#: chosen for partial-BCE, on other test scenes
-LEARNING_RATE = 0.03
+#: chance that a label of a training scene is known, and share of the known ones that is not trained on
+PROPORTION, HELD_OUT = 0.1, 0.2
+#: what is promised of the labels filled in: so many are right, with this confidence
+PRECISION, CONFIDENCE = 0.9, 0.9
 #: seconds after which no training that can be left out is begun
 PATIENCE = 170.0
 #: scenes of each kind in the image
-SHOWN = 8
+SHOWN = 4
 #: a folder with this file was written by the demo, and the next demo may replace it
 MARKER = "README.txt"
 _OWN = ("scenes", "labels", "runs")
 _README = """\
 Written by `partlabel demo`, which replaces it when it runs again.
 
-picture.png      scenes with their known, predicted and true labels
-results.txt      the table of the models; results.json has all the numbers
-predictions.csv  score, probability and decision of the best model for each test scene and digit
+picture.png      the three lessons, and scenes with their known, filled-in, predicted and true labels
+results.txt      what was said; results.json has all the numbers
+predictions.csv  score, probability and decision of the last model for each test scene and digit
 scenes/          the images
-labels/          train.csv and test.csv as a user would have them, imported as .parquet; known.parquet was trained on
+labels/          known.csv as a user would have it, with empty cells; train, held and grown.parquet, made from it;
+                 questions.csv with its answers; completed.parquet; truth.csv and test.csv with every label
 runs/            one run folder for each model
 """
 
@@ -77,15 +85,15 @@ class Size:
 class Training:
     """One training of the demo.
 
-    ``key``: name of the run folder. ``name``: as people read it. ``optional``: left out on a slow machine.
-    ``every_label``: all labels are known, of the same scenes.
+    ``key``: name of the run folder. ``name``: as people read it. ``lesson``: 1 or 2. ``optional``: left out on a slow
+    machine.
     """
 
     key: str
     name: str
+    lesson: int
     config: Config
     optional: bool = False
-    every_label: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,19 +105,31 @@ class Outcome:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Tables:
+    """The label tables: what is ``known``, its parts ``train`` and ``held``, the ``truth``, and the ``test`` scenes."""
+
+    known: LabelTable
+    train: LabelTable
+    held: LabelTable
+    truth: LabelTable
+    test: LabelTable
+
+
 def run(output: str | os.PathLike[str], size: Size | None = None, seed: int = 0) -> dict[str, Any]:
-    """Run the demo, print its steps and its table, and write a folder with all of it.
+    """Run the demo, print its steps and its lessons, and write a folder with all of it.
 
     The folder holds ``scenes/`` (JPEG files), ``labels/`` (CSV as a user would have it, and label tables), ``runs/`` (a
     run folder for each model), ``predictions.csv``, ``results.json``, ``results.txt`` and ``picture.png``.
 
     Args:
         output: folder to write: new, empty, or of an earlier demo, which is replaced.
-        size: how large the demo is; None takes three to four minutes.
+        size: how large the demo is; None takes two to four minutes.
         seed: draws the scenes, the known labels and the first weights.
 
     Returns:
-        What ``results.json`` holds: the metrics of each model in [0, 1], the settings, and the seconds it took.
+        What ``results.json`` holds: the metrics of each model in [0, 1], what was asked and filled in, the settings,
+        and the seconds it took.
 
     Raises:
         UserError: the folder holds something else.
@@ -120,34 +140,38 @@ def run(output: str | os.PathLike[str], size: Size | None = None, seed: int = 0)
     _open_folder(folder)
     scenes = _write_scenes(folder, size, seed)
     print(f"{size.train:,} training and {size.test:,} test scenes of handwritten digits in {folder / 'scenes'}")
-    every, known, test = _labels(folder, seed)
-    pairs = known.num_images * known.num_classes
+    tables = _labels(folder, seed)
+    known, pairs = tables.known, tables.known.num_images * tables.known.num_classes
     print(f"{known.num_known:,} of {pairs:,} training labels are known ({known.num_known / pairs:.1%})", flush=True)
 
-    outcomes = []
+    outcomes, asked = [], {"questions": known.num_known, "present": 0}
     with _one_thread():
         for training in trainings(size.epochs, seed):
             if training.optional and time.perf_counter() - began > PATIENCE:
                 print(f"\nLeft out, as this machine is slow: {training.name}")
                 continue
-            outcomes.append(_train(training, every if training.every_label else known, test, folder))
-        best = max((o for o in outcomes if not o.training.every_label), key=lambda o: o.metrics.mean_ap)
-        _show(folder, best, outcomes, (known, test), scenes)
+            labels = tables.train
+            if training.key == "asked":
+                labels, asked["present"] = _ask(folder, tables, seed)
+            elif training.key == "random":
+                labels = _at_random(tables, seed)
+            elif training.key == "every-label":
+                labels = tables.truth.hide(~shared_pairs(tables.held, tables.truth))
+            outcomes.append(_train(training, labels, tables, folder))
+        completed, filled = _fill_in(folder, tables)
+        _show(folder, outcomes, (tables, completed), filled, scenes)
 
-    text = table(outcomes, known, test) + "\n\n" + _explained(outcomes, best, folder)
-    results = {
-        "labels": {
-            "known": known.num_known,
-            "of": pairs,
-            "scenes_with_known_labels": int(np.sum(known.proportion() > 0)),
-        },
-        "test_scenes": test.num_images,
+    results: dict[str, Any] = {
+        "labels": {"known": known.num_known, "of": pairs, "held_out": tables.held.num_known},
+        "test_scenes": tables.test.num_images,
         "epochs": size.epochs,
         "seed": seed,
-        "best": best.training.key,
         "models": [_described(outcome) for outcome in outcomes],
-        "seconds": round(time.perf_counter() - began, 1),
+        "asked": asked,
+        "filled_in": filled,
     }
+    text = f"{table(results)}\n\n{explained(results, folder)}"
+    results["seconds"] = round(time.perf_counter() - began, 1)
     write_json(folder / "results.json", results)
     write_text(folder / "results.txt", text + "\n")
     print(f"\n{text}\n\nAll in {results['seconds']:.0f} s")
@@ -158,69 +182,34 @@ def trainings(epochs: int, seed: int) -> list[Training]:
     """The trainings of the demo, in their order.
 
     The network is the first three stages of timm's smallest ResNet, with random weights; at 48 px its map has 6 x 6
-    regions. Scenes are not mirrored, because digits are not. There is no validation: the model of the last epoch is
-    taken. The optimizer is the paper's, SGD with momentum 0.9, at batch 16 and weight decay 1e-4.
+    regions. Scenes are not mirrored, because digits are not. The optimizer is the paper's, SGD with momentum 0.9, at
+    batch 16 and weight decay 1e-4. Where every label counts as known, g is 1 and partial-BCE is plain BCE; unknown
+    labels taken as absent do no better at five times the learning rate.
     """
-    bce = Config(
+    unknown = Config(
         model=ModelConfig(backbone="test_resnet", weights="none", stages=3),
         images=ImageConfig(size=48, flip=False),
-        loss=LossConfig(name="bce"),
-        optim=OptimConfig(epochs=epochs, learning_rate=LEARNING_RATE, schedule="cosine", warmup=0.5),
-        validation=0.0,
+        loss=LossConfig(name="partial-bce"),
+        optim=OptimConfig(epochs=epochs, learning_rate=0.03, schedule="cosine", warmup=0.5),
         seed=seed,
     )
-    partial = bce.replace(loss__name="partial-bce")
+    absent = unknown.replace(assume_absent=True)
     return [
-        Training("bce", "BCE", bce),
-        Training("partial-bce", "partial-BCE", partial),
-        Training("partial-bce-graph", "partial-BCE + label graph", partial.replace(model__graph=True)),
-        Training(
-            "bce-5x", "BCE, 5 x learning rate", bce.replace(optim__learning_rate=5 * LEARNING_RATE), optional=True
-        ),
-        Training("every-label", "BCE, every label known", bce, optional=True, every_label=True),
+        Training("unknown-as-absent", "unknown labels taken as absent", 1, absent),
+        Training("unknown", "unknown labels left unknown", 1, unknown),
+        Training("asked", "those that partlabel next asks for", 2, unknown),
+        Training("random", "as many at random", 2, unknown, optional=True),
+        Training("every-label", "every label known", 2, unknown, optional=True),
     ]
-
-
-def table(outcomes: list[Outcome], known: LabelTable, test: LabelTable) -> str:
-    """The outcomes as text, in percent."""
-    columns = {"mAP": "mean_ap", "0-1": "zero_one", "macro-F1": "macro_f1", "micro-F1": "micro_f1"}
-    share = known.num_known / (known.num_images * known.num_classes)
-    lines = [
-        f"Measured on {test.num_images:,} new scenes, in percent; {share:.0%} of the training labels known",
-        "",
-        " " * 28 + "".join(f"{title:>10}" for title in columns) + f"{'seconds':>10}",
-    ]
-    for outcome in outcomes:
-        values = "".join(f"{100 * getattr(outcome.metrics, name):10.1f}" for name in columns.values())
-        lines.append(f"{outcome.training.name:28}{values}{outcome.seconds:10.0f}")
-    return "\n".join(lines)
-
-
-def _explained(outcomes: list[Outcome], best: Outcome, folder: Path) -> str:
-    own = folder / "runs" / best.training.key
-    shown = any(outcome.training.key == "bce-5x" for outcome in outcomes)
-    larger = "the row with 5 x learning rate shows" if shown else "5 x learning rate, left out here, would show"
-    return f"""\
-All rows share the scenes, the number of steps, the network and, where not said otherwise, the learning rate. With so
-few known labels, partial-BCE weighs a scene 4 to 5 times as much as BCE does, so that under SGD plain BCE makes smaller
-steps; {larger} what remains of the difference when it does not.
-One seed: differences of one or two points are chance.
-
-Look at     {folder / "picture.png"}
-The same with commands, as for your own images:
-  partlabel import csv {folder}/labels/train.csv --coding native --images {folder}/scenes -o train.parquet
-  partlabel simulate train.parquet partial --proportion {PROPORTION} --per-image bernoulli -o known.parquet
-  partlabel train known.parquet --images {folder}/scenes --config {own}/config.toml -o run
-  partlabel evaluate run {folder}/labels/test.parquet --images {folder}/scenes
-  partlabel predict run {folder}/scenes/test -o predictions.csv"""
 
 
 def _described(outcome: Outcome) -> dict[str, Any]:
     training = outcome.training
     return {
+        "key": training.key,
         "name": training.name,
+        "lesson": training.lesson,
         "run": f"runs/{training.key}",
-        "every_label": training.every_label,
         "seconds": round(outcome.seconds, 1),
         "config": training.config.to_dict(),
         **outcome.metrics.to_dict(),
@@ -265,67 +254,129 @@ def _write_scenes(folder: Path, size: Size, seed: int) -> dict[str, Scene]:
         scenes = {f"{part}/{i:05}.jpg": scene for i, scene in enumerate(own)}
         for name, scene in scenes.items():
             (folder / "scenes" / name).write_bytes(scene.jpeg())
-        with open(folder / "labels" / f"{part}.csv", "w", newline="", encoding="utf-8") as file:
-            rows = csv.writer(file)
-            rows.writerow(["image", *CLASSES])
-            rows.writerows([name, *scene.labels().tolist()] for name, scene in scenes.items())
+        labels = np.stack([scene.labels() for scene in own])
+        _write_csv(folder / "labels" / {"train": "truth.csv", "test": "test.csv"}[part], list(scenes), labels)
         named |= scenes
     return named
 
 
-def _labels(folder: Path, seed: int) -> tuple[LabelTable, LabelTable, LabelTable]:
-    """Import both CSV files and hide most training labels.
-
-    Returns:
-        All labels of the training scenes that keep a known one, the known training labels, and the test labels.
-    """
-    tables = {}
-    for part in ("train", "test"):
-        source = folder / "labels" / f"{part}.csv"
-        tables[part], _ = formats.read("csv", source, coding="native", images=folder / "scenes")
-        tables[part].write_parquet(folder / "labels" / f"{part}.parquet")
-    known = simulate.partial(tables["train"], PROPORTION, seed, per_image="bernoulli")
-    known.write_parquet(folder / "labels" / "known.parquet")
-    return tables["train"].select(np.flatnonzero(known.proportion())), known, tables["test"]
+def _write_csv(path: Path, images: list[str], labels: NDArray[np.int8]) -> None:
+    """A row for each image: 1 present, 0 absent, an empty cell where nobody looked."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["image", *CLASSES])
+        cells = {1: "1", -1: "0", 0: ""}
+        for name, own in zip(images, labels.tolist(), strict=True):
+            rows.writerow([name, *(cells[label] for label in own)])
 
 
-def _train(training: Training, labels: LabelTable, test: LabelTable, folder: Path) -> Outcome:
+def _labels(folder: Path, seed: int) -> Tables:
+    """Write the table with holes, import all three, and put a fifth of the known labels aside."""
+
+    def read(name: str) -> LabelTable:
+        found, _ = formats.read(
+            "csv", folder / "labels" / name, coding="1=present,0=absent,blank=unknown", images=folder / "scenes"
+        )
+        return found
+
+    truth, test = read("truth.csv"), read("test.csv")
+    some = simulate.partial(truth, PROPORTION, seed, per_image="bernoulli")
+    _write_csv(folder / "labels" / "known.csv", some.images.to_pylist(), some.dense())
+    known = read("known.csv")
+    trained, held = hold_out(known, HELD_OUT, seed)
+    for name, each in {"train": trained, "held": held, "truth": truth, "test": test}.items():
+        each.write_parquet(folder / "labels" / f"{name}.parquet")
+    return Tables(known, trained, held, truth, test)
+
+
+def _train(training: Training, labels: LabelTable, tables: Tables, folder: Path) -> Outcome:
     """Train one model and measure it on the test scenes, of which every label is known."""
     print(f"\nTraining: {training.name}", flush=True)
     began, own = time.perf_counter(), folder / "runs" / training.key
-    train(labels, folder / "scenes", out=own, config=training.config)
+    train(labels, folder / "scenes", out=own, config=training.config, validation=tables.held)
     seconds = time.perf_counter() - began
-    found = evaluate(own, test, images=folder / "scenes")
+    found = evaluate(own, tables.test, images=folder / "scenes")
     print(f"mAP {found.mean_ap:.1%} on the test scenes, after {seconds:.0f} s", flush=True)
     return Outcome(training, found, seconds)
 
 
+def _ask(folder: Path, tables: Tables, seed: int) -> tuple[LabelTable, int]:
+    """Let the model ask as many questions as labels are known, answer them, and put the answers into the table.
+
+    Returns:
+        The labels to train on, and how many answers were present.
+    """
+    path = folder / "labels" / "questions.csv"
+    own = folder / "runs" / "unknown"
+    next_labels(own, tables.known, images=folder / "scenes", budget=tables.known.num_known, seed=seed).write(path)
+    truth, rows = tables.truth.dense(), list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    images = tables.truth.image_index([row["image"] for row in rows])
+    answers = truth[images, [CLASSES.index(row["class"]) for row in rows]]
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        for row, answer in zip(rows, answers.tolist(), strict=True):
+            writer.writerow({**row, "answer": "present" if answer > 0 else "absent"})
+    grown, _ = add_answers(tables.train, read_answers(path))
+    grown.write_parquet(folder / "labels" / "grown.parquet")
+    return grown, int((answers > 0).sum())
+
+
+def _at_random(tables: Tables, seed: int) -> LabelTable:
+    """The labels to train on, and as many others as are known, drawn at random."""
+    unknown = np.argwhere(tables.known.dense() == 0)
+    drawn = np.random.default_rng([seed, 4]).permutation(unknown)[: tables.known.num_known]
+    rows = tables.train.image_index(tables.known.images)[drawn[:, 0]]
+    values = tables.truth.dense()[drawn[:, 0], drawn[:, 1]]
+    return tables.train.with_labels(rows, drawn[:, 1], values, origin="sampled")
+
+
+def _fill_in(folder: Path, tables: Tables) -> tuple[LabelTable, dict[str, Any]]:
+    """Fill in what can be promised, and hold it against the truth.
+
+    Returns:
+        The completed table, and for either sign how many were filled in and which share of them is right.
+    """
+    print(f"\nFilling in labels of which {PRECISION:.0%} are right, with {CONFIDENCE:.0%} confidence", flush=True)
+    found = complete(
+        folder / "runs" / "asked", images=folder / "scenes", precision=PRECISION, confidence=CONFIDENCE
+    ).labels
+    found.write_parquet(folder / "labels" / "completed.parquet")
+    truth = tables.truth.dense()[tables.truth.image_index(found.images)]
+    own = found.hide(found.origin == MODEL).dense()
+    signs = {"present": own > 0, "absent": own < 0}
+    right = {name: float((truth[at] == own[at]).mean()) if at.any() else None for name, at in signs.items()}
+    filled = {name: {"labels": int(at.sum()), "right": right[name]} for name, at in signs.items()}
+    unknown = int(own.size - found.num_known + (own != 0).sum())
+    return found, {"precision": PRECISION, "confidence": CONFIDENCE, "of": unknown, **filled}
+
+
 def _show(
     folder: Path,
-    best: Outcome,
     outcomes: list[Outcome],
-    labels: tuple[LabelTable, LabelTable],
+    labels: tuple[Tables, LabelTable],
+    filled: dict[str, Any],
     scenes: dict[str, Scene],
 ) -> None:
-    """Write the predictions of the best model and draw its image.
+    """Write the predictions of the model that asked, and draw the lessons.
 
     The scenes are the first ones (of training: with a known label), whatever the model makes of them.
     """
-    known, test = labels
-    model = Model.load(folder / "runs" / best.training.key)
-    names = test.images.to_pylist()
-    scores = score(model, [folder / "scenes" / name for name in names])
-    predictions(model, names, scores).write(folder / "predictions.csv")
-    new = [_example(scenes[name], None, own) for name, own in zip(names[:SHOWN], scores, strict=False)]
-    shown = known.select(np.flatnonzero(known.proportion())[:SHOWN])
-    names = shown.images.to_pylist()
-    scores = score(model, [folder / "scenes" / name for name in names])
-    own_labels = zip(names, shown.dense(), scores, strict=True)
-    trained = [_example(scenes[name], labels, own) for name, labels, own in own_labels]
-    others = "; ".join(f"{o.training.name}: {o.metrics.mean_ap:.1%}" for o in outcomes if o is not best)
-    headline = f"{best.training.name}: mAP {best.metrics.mean_ap:.1%} on {test.num_images:,} new scenes  ({others})"
-    draw(folder / "picture.png", trained, new, headline)
-
-
-def _example(scene: Scene, known: NDArray[np.int8] | None, scores: NDArray[np.float32]) -> Example:
-    return Example(scene.pixels, known, predicted=scores >= 0, true=scene.labels() > 0)
+    tables, completed = labels
+    model = Model.load(folder / "runs" / "asked")
+    names = tables.test.images.to_pylist()
+    found = predictions(model, names, score(model, [folder / "scenes" / name for name in names]))
+    found.write(folder / "predictions.csv")
+    new = [
+        Example(scenes[name].pixels, {"predicted": np.where(own, 1, -1)}, scenes[name].labels() > 0)
+        for name, own in zip(names[:SHOWN], found.present, strict=False)
+    ]
+    first = tables.known.select(np.flatnonzero(tables.known.proportion())[:SHOWN])
+    after = completed.dense()[completed.image_index(first.images)]
+    trained = [
+        Example(scenes[name].pixels, {"known": own, "filled in": later}, scenes[name].labels() > 0)
+        for name, own, later in zip(first.images.to_pylist(), first.dense(), after, strict=True)
+    ]
+    share = tables.known.num_known / (tables.known.num_images * tables.known.num_classes)
+    bars = [(o.training.key, o.training.name, o.metrics.mean_ap) for o in outcomes]
+    draw(folder / "picture.png", trained, new, Lessons(share, bars, filled, tables.known.num_known))

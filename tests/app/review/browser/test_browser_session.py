@@ -168,6 +168,19 @@ def test_open_pairs_are_answered_only_where_they_are_clicked(page: Page, server:
     assert {image: kind for (image, _), kind in server.answers().items()} == {names[0]: "yes", names[1]: "no"}
 
 
+def test_a_class_that_the_grid_took_from_the_question_stays_in_its_queue(page: Page, server: Served) -> None:
+    open_page(page, server, "#queue=all&view=single")
+    page.keyboard.press("g")
+    page.wait_for_selector(".cell")
+    assert "class=" in page.evaluate("location.hash")
+    page.keyboard.press("2")
+    assert "class=" not in page.evaluate("location.hash")
+    page.goto("about:blank")
+    open_page(page, server, "#queue=all&view=grid&class=0")
+    page.keyboard.press("2")
+    assert "class=0" in page.evaluate("location.hash")  # somebody chose it
+
+
 def test_two_browsers_that_disagree_see_a_conflict_and_settle_it(
     chromium: Browser, watch: Watch, page: Page, server: Served
 ) -> None:

@@ -93,7 +93,8 @@ function build(session, browser) {
   // The grid shows one class: that of the question, unless one is chosen already.
   const look = (view) => {
     if (desk.choice.queue === "pictures") return;
-    desk.choose({ view, class: desk.choice.class ?? (view === "grid" ? (single.asked?.class ?? null) : null) });
+    if (view === "grid" && desk.choice.class === null) desk.choose({ view, class: single.asked?.class ?? null }, true);
+    else desk.choose({ view });
   };
   const filters = showFilters(desk, look);
   const sheet = new SheetView(desk, filters);

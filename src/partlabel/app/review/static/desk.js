@@ -30,6 +30,8 @@ export class Desk extends EventTarget {
   #pictures = new Map();
   #before = new WeakMap();
   #quiet = 0;
+  /** Whether the grid took the class from the question, so that nobody chose it. */
+  #taken = false;
 
   /** @param {any} session @param {Choice} choice @param {import("./outbox.js").Outbox} outbox */
   constructor(session, choice, outbox) {
@@ -59,8 +61,13 @@ export class Desk extends EventTarget {
     return this.session.classes.find(({ id }) => id === this.choice.class) ?? null;
   }
 
-  /** Change what is looked at. @param {Partial<Choice>} part */
-  choose(part) {
+  /**
+   * Change what is looked at. A class that nobody chose does not follow into another queue.
+   * @param {Partial<Choice>} part @param {boolean} [taken] the class is that of the question, as the grid wants one
+   */
+  choose(part, taken = false) {
+    if (this.#taken && part.queue !== undefined && part.queue !== this.choice.queue) part = { class: null, ...part };
+    if (part.class !== undefined) this.#taken = taken;
     const before = queueAddress(this.choice, 0, 1);
     this.choice = { ...this.choice, ...part };
     if (this.choice.queue === "pictures") this.choice.view = "single";
