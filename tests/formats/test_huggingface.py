@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from partlabel import formats
 from partlabel.core.errors import UserError
+from partlabel.formats.huggingface.values import are_values
 from tests.formats.cases import rows
 from tests.formats.huggingface_made import (
     FILES,
@@ -316,6 +317,7 @@ def layouts(draw, table):
 @given(tables(), st.data())
 @settings(max_examples=25, deadline=None)
 def test_round_trip_with_quirks(table, data):
+    assume(not are_values(table.classes))  # a class list of "0" and "1" is one of values, which are refused
     content, kind, size = data.draw(layouts(table))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data"
