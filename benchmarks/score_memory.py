@@ -2,8 +2,8 @@
 
 Run ``python -m benchmarks.score_memory``, or with names of tasks to measure those alone; rows of others stay. Images
 are noise (for ``shards``, ``predict`` and ``review``, up to 5,000 of them; for the other tasks scores are drawn and lie
-in shards), the model has random weights, and twenty labels of each image are known. Each task runs in a process of its
 in shards), the model has random weights, and twenty labels of each image are known. Each task runs in a process of
+its own, forked from one that has imported everything; what it holds before the task (libraries, model, label table) is
 given beside its peak. ``anonymous_mb`` is the peak of what is no page of a mapped file, looked at every 20 ms: pages of
 the arrays on disk behind the review are the system's to drop. Results are in ``benchmarks/results/score_memory.json``.
 """
@@ -37,9 +37,13 @@ from partlabel.tasks.engines import predict_shards
 from partlabel.tasks.evaluate import estimate
 from partlabel.tasks.next_labels import ask
 from partlabel.tasks.prediction_files import Keep
+from partlabel.tasks.relabel import choose_of
 from partlabel.tasks.scoring import model_digest, scored, scores_of, write_predictions
+from partlabel.tasks.suspects import check_scores
+from partlabel.training.card import write_card
 from partlabel.training.config import Config, ModelConfig
 from partlabel.training.folder import create_folder, write_history, write_scores
+from partlabel.training.thresholds import fit_run
 
 RESULT = Path(__file__).parent / "results" / "score_memory.json"
 CLASSES, KNOWN, SIZES = 9_605, 20, (1_000, 5_000, 20_000)
@@ -49,6 +53,8 @@ TASKS = (
     *("shards", "predict", "evaluate", "next", "complete"),
     *("relabel", "relabel by class", "suspects", "review", "thresholds"),
 )
+#: what the functions of ``partlabel`` load when they are called, so that it counts as libraries
+LOADED = (choose_of, check_scores, write_card, fit_run)
 OF_IMAGES = ("shards", "predict", "review")
 
 
@@ -71,7 +77,7 @@ class Watch(threading.Thread):
             time.sleep(0.02)
 
 
-def make(folder: Path) -> None:
+def make(folder: Path, sizes: tuple[int, ...]) -> None:
     """Images, a model, and a label table for each size."""
     (folder / "photos").mkdir(parents=True)
     random = np.random.default_rng(0)
@@ -82,7 +88,7 @@ def make(folder: Path) -> None:
     classes = [f"class {c}" for c in range(CLASSES)]
     model = Model(ModelConfig(backbone="test_resnet", weights="none"), classes, 32)
     model.save(folder / "model")
-    for size in SIZES:
+    for size in sizes:
         image = np.repeat(np.arange(size), KNOWN)
         cls = np.concatenate([random.choice(CLASSES, KNOWN, replace=False) for _ in range(size)])
         value = random.choice(np.array([-1, 1], np.int8), len(cls))
@@ -148,7 +154,11 @@ def task(folder: Path, name: str, size: int) -> None:
         scores = scores_of(model, table.images, None, stored)
         complete(table, scores, table, scores)
     elif name.startswith("relabel"):
-        chosen = {"strategy": "class-adaptive", "theta": 0.001} if "class" in name else {"theta": 9.0}
+        chosen = (
+            {"strategy": "class-adaptive", "theta": 0.001}
+            if "class" in name
+            else {"strategy": "score-threshold", "theta": 9.0}
+        )
         more["added"] = relabel(folder / "model", table, scores=stored, **chosen).labels.num_known - table.num_known
     elif name == "suspects":
         more["suspects"] = len(suspects(run, scores=stored))
@@ -172,7 +182,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made, "work")
         os.environ["PARTLABEL_CACHE"] = str(Path(made, "cache"))
-        aside(make, folder)
+        aside(make, folder, chosen.sizes)
         for size in chosen.sizes:
             for name in chosen.task or TASKS:
                 if name not in OF_IMAGES or size <= IMAGES:
@@ -189,10 +199,9 @@ def keep(row: dict[str, Any]) -> None:
     rows.sort(key=lambda own: (TASKS.index(own["task"]), own["images"]))
     slopes = {}
     for name in TASKS:
-        own = {row["images"]: row for row in rows if row["task"] == name}
-        mapped = name == "review"
-        ends = ("anonymous_mb", "anonymous_before_mb") if mapped else ("peak_mb", "before_mb")
-        beyond = {size: (row[ends[0]] - row[ends[1]]) * 2**20 for size, row in own.items()}
+        ends = ("anonymous_mb", "anonymous_before_mb") if name == "review" else ("peak_mb", "before_mb")
+        own = {each["images"]: each for each in rows if each["task"] == name and each[ends[1]] is not None}
+        beyond = {size: (each[ends[0]] - each[ends[1]]) * 2**20 for size, each in own.items()}
         slopes[name] = {f"{low}-{high}": (beyond[high] - beyond[low]) / (high - low) for low, high in pairwise(own)}
     result = {"classes": CLASSES, "known_labels_of_an_image": KNOWN, "rows": rows, "bytes_an_image_beyond": slopes}
     write_json(RESULT, {**result, "machine": platform.machine(), "python": platform.python_version()})

@@ -11,6 +11,7 @@ from partlabel import Config, LabelTable, Model, simulate
 from partlabel.core.errors import UserError
 from partlabel.tasks.relabel import relabel
 from partlabel.training.batches import Source
+from partlabel.training.checkpoints import Checkpoints
 from partlabel.training.config import RelabelConfig
 from partlabel.training.curriculum import Added, choose, record
 from partlabel.training.loop import train
@@ -241,6 +242,8 @@ def test_resume_across_a_round_is_bit_equal(tmp_path, known, monkeypatch, stop_a
 
     chosen = config(relabel__theta=0.05, relabel__ema=ema, relabel__weight=0.5)
     train(known, tmp_path / "pictures", out=tmp_path / "straight", config=chosen)
+    kept = Checkpoints(tmp_path / "straight" / "checkpoints").newest()
+    assert set(kept["labels"]) == {"count", "mean"}, "it does not grow with the labels"
     original = training.train_epoch
 
     def stopping(job, state, batches, epoch):

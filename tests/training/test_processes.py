@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import time
 
@@ -84,6 +85,11 @@ def test_nodes_that_differ_are_refused_in_one_sentence(folder):
     said = refused(folder, config, of_rank={1: {"images": "broken"}})
     assert "process 1 on" in said
     assert "007.png" in said
+    shutil.copytree(folder / "pictures", folder / "alike")  # of the same sizes
+    for images, end in (("pictures", b"0"), ("alike", b"1")):
+        with open(folder / images / "003.png", "ab") as file:
+            file.write(end)
+    assert "contents of images: " in refused(folder, config, of_rank={1: {"images": "alike"}})
 
 
 @pytest.mark.slow

@@ -62,14 +62,17 @@ def agree(
 
 
 def agree_on_data(engine: Engine, data: Data) -> None:
-    """Compare the usable images and the split over the processes.
+    """Compare the usable images, what they hold, and the split over the processes.
 
     Raises:
         UserError: in the first process, naming each node that differs, and in what.
     """
     if engine.world > 1:
         split = hashlib.blake2b(data.rows.tobytes() + data.held_out.tobytes(), digest_size=8).hexdigest()
-        _compare(engine, {"labels of usable images": data.table.content_hash(), "split": split})
+        both = (own for own in (data.contents, data.validation_contents) if own is not None)
+        contents = hashlib.blake2b(b"".join(own.tobytes() for own in both), digest_size=8).hexdigest()
+        usable = data.table.content_hash()
+        _compare(engine, {"labels of usable images": usable, "split": split, "contents of images": contents})
 
 
 def _compare(engine: Engine, facts: dict[str, Any]) -> None:

@@ -179,6 +179,8 @@ class Config:
     #: small batches, or images of another size than the weights were made with. None: where a pretrained backbone sees
     #: fewer than 16 images at once
     freeze_batch_norm: bool | None = None
+    #: batch normalisation takes its statistics over all processes (SyncBN); on GPUs, and one part of a batch at a time
+    sync_batch_norm: bool = False
     #: share of the images held out of the training table to validate on; 0 validates on nothing
     validation: float = 0.1
     #: unknown labels are taken as absent; stored, and shown wherever the run is reported
@@ -247,6 +249,8 @@ class Config:
         if wrong:
             raise UserError("the configuration has values out of their range", wrong)
         self._closed_form_fits()
+        if self.sync_batch_norm and self.optim.accumulate > 1:
+            raise UserError("sync_batch_norm takes optim.accumulate = 1: processes may have unlike numbers of parts")
         sampled = self.relabel.before and STRATEGIES[self.relabel.strategy].reads == "uncertainty"
         if sampled and not self.model.dropout:
             raise UserError(

@@ -95,6 +95,14 @@ class Engine:
         dist.all_gather_object(parts, own)
         return parts
 
+    def to_first(self, own: Any) -> list[Any]:
+        """What every process has, in their order, for the first one; nothing for the others."""
+        if self.world == 1:
+            return [own]
+        parts: list[Any] | None = [None] * self.world if self.first else None
+        dist.gather_object(own, parts)
+        return parts or []
+
     def average(self, value: Tensor) -> Tensor:
         """Replace a tensor by its mean over the processes, in place."""
         if self.world > 1:

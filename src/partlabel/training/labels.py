@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from partlabel.core.errors import UserError
+from partlabel.labels.holdout import shared_pairs
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.models.model import Model
 from partlabel.training.batches import Source
@@ -115,13 +117,44 @@ class TrainingLabels:
         self._weak = self.table.hide(self.table.origin == _MODEL)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps, as tensors."""
-        rounds = [{name: torch.from_numpy(array) for name, array in vars(added).items()} for added in self._rounds]
-        return {"rounds": rounds, "mean": None if self._mean is None else self._mean.mean}
+        """What a checkpoint keeps: how many rounds there were; their labels lie in the run folder, once."""
+        return {"count": len(self._rounds), "mean": None if self._mean is None else self._mean.mean}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Add the labels that a checkpoint keeps again."""
+        """Add the labels again that were there at a checkpoint, put into its ``rounds`` by :func:`with_rounds`."""
         for stored in state["rounds"]:
             self._add(Added(**{name: tensor.numpy() for name, tensor in stored.items()}))
         if self._mean is not None:
             self._mean.load(state["mean"])
+
+
+def with_rounds(state: dict[str, Any], table: LabelTable, relabelled: Path) -> dict[str, Any]:
+    """Put the labels of the rounds so far into the state of a checkpoint, as tensors.
+
+    Args:
+        state: of :meth:`TrainingLabels.state`; one of an earlier version has them.
+        table: the labels at the start.
+        relabelled: the table after the last round, some images of it; it may be of a round after the checkpoint.
+
+    Raises:
+        UserError: that is missing or damaged.
+    """
+    if "rounds" in state:
+        return state
+    rounds = []
+    if state["count"]:
+        found = LabelTable.read_parquet(relabelled)
+        found = found.hide(~shared_pairs(table, found))
+        place = table.image_index(found.images)[found.pair_images()]
+        score, number = (np.zeros(0) if own is None else own for own in (found.score, found.round))
+        columns: dict[str, Any] = {
+            **{"image": place, "cls": found.indices.astype(np.int64), "value": found.values},
+            "score": score.astype(np.float32),
+        }
+        order = np.lexsort((columns["cls"], place))
+        number = number[order]
+        rounds = [
+            {name: torch.from_numpy(values[order][number == own]) for name, values in columns.items()}
+            for own in range(1, state["count"] + 1)
+        ]
+    return {**state, "rounds": rounds}

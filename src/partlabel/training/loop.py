@@ -30,7 +30,7 @@ from partlabel.training.optimizer import build_loss
 from partlabel.training.own_parts import build_augmentation, chosen, keep, names_of
 from partlabel.training.presets import AUTO
 from partlabel.training.run import RELABELLED, Run
-from partlabel.training.state import Batches, Job, State, begin, build_model, open_batches, save
+from partlabel.training.state import Batches, Job, State, begin, build_model, newest, open_batches, save
 from partlabel.training.summary import epoch_line, has_converged, round_line
 from partlabel.training.validate import validate
 
@@ -142,7 +142,7 @@ def train(
             if config.optim.patience is not None and not len(data.held_out):
                 raise UserError("optim.patience stops where validation gets no better, and nothing is held out for it")
             net = build_model(job, labels)
-        checkpoint = engine.from_first(job.checkpoints.newest) if started else None
+        checkpoint = engine.from_first(lambda: newest(job, data)) if started else None
         if checkpoint is not None:
             net.load_state_dict(checkpoint["model"])
         batches = open_batches(job, data, net, new=checkpoint is None)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
+from timm.layers import convert_sync_batchnorm
 from torch import Tensor, nn
 
 from partlabel.core.errors import UserError
@@ -163,6 +164,12 @@ class WeightMean(RunningMean):
         self.steps = state["steps"]
 
 
+def images_at_once(config: Config, world: int) -> int:
+    """Count the images that batch normalisation takes its statistics from in a step, of ``world`` processes."""
+    alone = 1 if config.sync_batch_norm else world
+    return config.optim.batch_size // (alone * config.optim.accumulate)
+
+
 def freezes_batch_norm(config: Config, world: int) -> bool:
     """Whether batch normalisation keeps its statistics: as the configuration says, else where a batch is too small.
 
@@ -171,8 +178,34 @@ def freezes_batch_norm(config: Config, world: int) -> bool:
     """
     if config.freeze_batch_norm is not None:
         return config.freeze_batch_norm
-    optim = config.optim
-    return config.model.weights != "none" and optim.batch_size // (world * optim.accumulate) < _FEW
+    return config.model.weights != "none" and images_at_once(config, world) < _FEW
+
+
+def synchronise(model: nn.Module, device: torch.device, world: int) -> None:
+    """Let batch normalisation take its statistics over all processes; alone, there is nothing to do.
+
+    Raises:
+        UserError: on a CPU, where PyTorch cannot.
+    """
+    if world == 1:
+        return
+    if device.type == "cpu":
+        raise UserError("sync_batch_norm needs GPUs: on a CPU, PyTorch has no statistics over several processes")
+    convert_sync_batchnorm(model)
+
+
+def unused(model: Model) -> list[nn.Parameter]:
+    """Find the parameters that would learn and that no score depends on, which some networks of timm have."""
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    if not wanted:
+        return []
+    was, size = model.training, model.preprocessing.size
+    model.eval()  # a look that changes no statistics and draws nothing
+    with torch.enable_grad():
+        scores = model(torch.zeros(1, 3, size, size, dtype=torch.uint8, device=model.pixel_scale.device))
+        found = torch.autograd.grad(scores.sum(), wanted, allow_unused=True)
+    model.train(was)
+    return [p for p, gradient in zip(wanted, found, strict=True) if gradient is None]
 
 
 def keep_fixed(model: Model, stages: int, batch_norm: bool) -> None:
@@ -192,7 +225,8 @@ def keep_fixed(model: Model, stages: int, batch_norm: bool) -> None:
 @contextmanager
 def batch_of_one(model: nn.Module, active: bool) -> Generator[None, None, None]:
     """Let batch normalisation use its statistics while a batch has one image, as one value has no variance."""
-    norms = [m for m in model.modules() if isinstance(m, _NORMS) and m.training] if active else []
+    alone = [m for m in model.modules() if isinstance(m, _NORMS) and not isinstance(m, nn.SyncBatchNorm)]
+    norms = [m for m in alone if m.training] if active else []
     for norm in norms:
         norm.eval()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from partlabel.core.compute import loader_workers
-from partlabel.core.errors import UserError
+from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.core.progress import Reporter
 from partlabel.images.augment import Augment, AugmentedImages, OwnTransform, enlarged
 from partlabel.labels.table import LabelTable
@@ -27,9 +28,18 @@ from partlabel.training.config import Config
 from partlabel.training.data import Data
 from partlabel.training.engine import Engine
 from partlabel.training.folder import write_history, write_scores
-from partlabel.training.labels import TrainingLabels
-from partlabel.training.optimizer import Loss, WeightMean, build_optimizer, freezes_batch_norm, frozen_stages
-from partlabel.training.run import THRESHOLDS
+from partlabel.training.labels import TrainingLabels, with_rounds
+from partlabel.training.optimizer import (
+    Loss,
+    WeightMean,
+    build_optimizer,
+    freezes_batch_norm,
+    frozen_stages,
+    images_at_once,
+    synchronise,
+    unused,
+)
+from partlabel.training.run import RELABELLED, THRESHOLDS
 
 
 @dataclass(frozen=True)
@@ -118,11 +128,28 @@ def build_model(job: Job, labels: LabelTable) -> Model:
     model.precision = config.precision
     model.freeze(frozen_stages(config.freeze, model))
     if config.freeze_batch_norm is None and config.freeze != "all" and freezes_batch_norm(config, job.engine.world):
-        job.report.line("batch normalisation keeps its mean and variance, as few images go through the network at once")
+        _tell_of_few(job)
+    if config.sync_batch_norm:
+        synchronise(model, job.engine.device, job.engine.world)
     model.to(job.engine.device)
     if own is None:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
+
+
+def _tell_of_few(job: Job) -> None:
+    """Say that batch normalisation keeps its statistics because a step has few images for it, and what would help."""
+    world, count = job.engine.world, images_at_once(job.config, job.engine.world)
+    if world == 1 or job.config.sync_batch_norm:
+        job.report.line("batch normalisation keeps its mean and variance, as few images go through the network at once")
+        return
+    warnings.warn(
+        f"each of the {world} processes has {count} images of a batch of {job.config.optim.batch_size} at once, too "
+        "few for batch normalisation, which keeps the mean and variance of the pretrained weights; on GPUs, "
+        "sync_batch_norm = true takes those of all processes together",
+        PartlabelWarning,
+        stacklevel=2,
+    )
 
 
 def open_batches(job: Job, data: Data, model: Model, *, new: bool) -> Batches:
@@ -174,11 +201,24 @@ def _views(job: Job, paths: list[Path], augment: Augment) -> Callable[[int], Sou
     return lambda epoch: Files(AugmentedImages(paths, config.images.size, augment, epoch=epoch, **facts), workers)
 
 
+def newest(job: Job, data: Data) -> dict[str, Any] | None:
+    """Read the newest checkpoint, with the labels of the rounds until then; None where there is none yet.
+
+    Raises:
+        UserError: there are checkpoints and none is whole, or the labels of the rounds are missing.
+    """
+    found = job.checkpoints.newest()
+    return found and {**found, "labels": with_rounds(found["labels"], data.table, job.out / RELABELLED)}
+
+
 def begin(job: Job, data: Data, model: Model, checkpoint: dict[str, Any] | None) -> State:
     """Set up the optimizer and the labels, from a checkpoint where there is one."""
     optimizer = build_optimizer(model, job.config.optim)
     if checkpoint is not None:
         optimizer.load_state_dict(checkpoint["optimizer"])
+    if job.engine.world > 1:  # a process would wait for their gradients for ever
+        for parameter in unused(model):
+            parameter.requires_grad_(False)
     net, shared = job.engine.set_up(model, optimizer)
     labels = data.labels(job.config)
     labels.follow(model)

@@ -20,8 +20,8 @@ def validate(
     """Measure on the known labels of the validation part, each image scored by one of the processes.
 
     Returns:
-        The metrics as in ``metrics.jsonl`` and the scores (images of the validation part, C), the same in all
-        processes; None and None where there is no validation part.
+        The metrics as in ``metrics.jsonl``, the same in all processes, and the scores (images of the validation part,
+        C), which the first process alone has; None where there is no validation part.
     """
     table, rows, engine = data.measured, data.held_out, job.engine
     if not len(rows):
@@ -38,5 +38,5 @@ def validate(
             found.update(scores[-1], table.dense(part), rows=part)
     if engine.world > 1:
         found = Accumulator.from_states(engine.gather(found.state()))
-        scores = [part for parts in engine.gather(scores) for part in parts]
-    return headline(found.compute()), np.concatenate(scores)
+        scores = [part for parts in engine.to_first(scores) for part in parts]
+    return headline(found.compute()), np.concatenate(scores) if engine.first else None
