@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from partlabel import formats
 from partlabel.core.errors import UserError
+from partlabel.formats.huggingface.values import are_values
 from tests.formats.cases import rows
 from tests.formats.test_writing import tables
 
@@ -352,6 +353,7 @@ def layouts(draw, table):
 @given(tables(), st.data())
 @settings(max_examples=25, deadline=None)
 def test_round_trip_with_quirks(table, data):
+    assume(not are_values(table.classes))  # a class list of "0" and "1" is one of values, which are refused
     content, kind, size = data.draw(layouts(table))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data"

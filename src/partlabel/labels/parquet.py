@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import zlib
 from typing import Any
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
+from partlabel.core.text import not_imported
 from partlabel.labels.arrays import LabelArrays
 from partlabel.labels.names import buffers, one_chunk
 
@@ -117,26 +117,9 @@ def _checksum(
     return found
 
 
-#: endings of files that an import reads, and the format that is tried first
-_IMPORTED = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".xlsx": "csv",
-    ".ods": "csv",
-    ".json": "coco",
-    ".xml": "cvat",
-}
-
-
 def _instead(path: str) -> str:
     """What to do with a file that is no Parquet file."""
-    stem, ending = os.path.splitext(path)
-    if ending.lower() in _IMPORTED:
-        source, target = shlex.quote(path), shlex.quote(f"{stem}.parquet")
-        command = f"partlabel import {_IMPORTED[ending.lower()]} {source} -o {target}"
-        return f"is not a label table yet; make one first: {command}"
-    return "not a readable Parquet file; it may be cut, damaged or of another kind"
+    return not_imported(path) or "not a readable Parquet file; it may be cut, damaged or of another kind"
 
 
 def _about(file: pq.ParquetFile, path: Any) -> dict[str, Any]:

@@ -79,6 +79,22 @@ def test_the_name_that_was_meant_is_said(tmp_path, monkeypatch, capsys):
     assert "photo (did you mean photos?)" in said
 
 
+def test_a_sheet_given_as_a_label_table_is_refused_before_anything_is_imported(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "labels.csv").write_text("image,cat\n", encoding="utf-8")
+    code = (
+        "import sys; from partlabel.app.cli import main; code = main(sys.argv[1:]); "
+        "assert not {'torch', 'numpy', 'pyarrow'} & set(sys.modules); sys.exit(code)"
+    )
+    words = ["train", "labels.csv", "--validation", "labels.csv", "--images", "photos", "-o", "run"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert "make one first: partlabel import csv labels.csv -o labels.parquet" in done.stderr
+    assert [line.split(":")[0].strip() for line in done.stderr.splitlines()[1:]] == ["labels", "--validation"]
+
+
 def test_a_pattern_is_no_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     check_paths("import csv", bound("import", "csv", "parts/*.csv", "-o", "x.parquet"))

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from partlabel.core.errors import UserError
+from partlabel.core.text import not_imported
 
 #: arguments that name a folder; others name a file, or a run, which is either
 _FOLDERS = ("images", "validation_images", "after", "scores")
 _READ = (*_FOLDERS, "run", "labels", "truth", "config", "answered", "first", "second", "also", "runs", "pictures")
+_TABLES = ("labels", "truth", "first", "second", "validation")
 _WRITTEN = ("output", "held_out", "label_studio", "png", "html")
 #: commands whose output is a folder that they make
 _MAKE_FOLDERS = ("train", "demo", "download")
@@ -45,6 +47,8 @@ def check_paths(command: str, given: inspect.BoundArguments) -> None:
             reason = "" if path.is_dir() else f"not a folder: {path}{_meant(path)}"
         else:
             reason = "" if path.exists() else f"there is no {path}{_meant(path)}"
+            if name in _TABLES and path.is_file() and (instead := not_imported(str(path))):
+                reason = f"{path} {instead}"
         if reason:
             wrong.append(f"{spelled}: {reason}")
     if len(wrong) == 1:
