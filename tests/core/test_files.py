@@ -19,7 +19,16 @@ import torch
 
 from partlabel.core import files
 from partlabel.core.errors import UserError
-from partlabel.core.files import machine, new_array, refusal, replacing, write_json, write_text
+from partlabel.core.files import (
+    machine,
+    new_array,
+    refusal,
+    replacing,
+    replacing_together,
+    temporary_folder,
+    write_json,
+    write_text,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -158,4 +167,72 @@ def test_refusals_of_the_disk_are_told_from_other_errors(tmp_path, number):
 def test_json_without_a_number_is_refused(tmp_path):
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "x.json", {"a": float("nan")})
+    assert names(tmp_path) == []
+
+
+@pytest.mark.linux
+def test_a_folder_of_a_killed_process_is_gone_at_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(files.tempfile, "tempdir", None)
+    script = (
+        "import time; from partlabel.core.files import temporary_folder\n"
+        "with temporary_folder() as folder:\n"
+        "    (folder / 'half').write_text('x'); print('go', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    with temporary_folder() as folder:
+        assert len(names(tmp_path)) == 2  # while it runs its folder stays
+    assert not folder.exists()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert len(names(tmp_path)) == 1
+    with temporary_folder() as folder:
+        assert names(tmp_path) == [folder.name]
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("fails", range(4))
+def test_a_file_and_what_is_about_it_are_never_mixed(tmp_path, monkeypatch, fails):
+    paths = [tmp_path / name for name in ("t", "t.json", "t.txt")]
+
+    def write(text: str) -> None:
+        with replacing_together(*paths) as temporary:
+            for path in temporary:
+                path.write_text(text)
+
+    write("old")
+    assert {path.read_text() for path in paths} == {"old"}
+    moved: list[str] = []
+
+    def move(source, target):
+        seen = {path.read_text() for path in paths if path.exists()}
+        assert len(seen) == 1  # a crash here would leave only those that belong together
+        if len(moved) == fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(source))
+        moved.append(str(target))
+        rename(source, target)
+
+    rename = os.replace
+    monkeypatch.setattr(os, "replace", move)
+    if fails == 3:
+        write("new")
+        assert [path.read_text() for path in paths] == ["new"] * 3
+        assert moved[0] == str(paths[0])
+        return
+    with pytest.raises(UserError, match="cannot be written"):
+        write("new")
+    left = {path.name: path.read_text() for path in paths if path.exists()}
+    assert set(left.values()) == {"new" if moved else "old"}
+    assert len(left) == (len(moved) if moved else 3)
+
+
+def test_a_refusal_names_the_file_and_not_its_temporary_name(tmp_path):
+    def refused(path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with pytest.raises(UserError) as caught, replacing(tmp_path / "t") as outer, replacing(outer) as inner:
+        refused(inner)
+    assert str(caught.value) == f"{tmp_path / 't'}: cannot be written (No space left on device)"
     assert names(tmp_path) == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from partlabel.core.errors import UserError
-from partlabel.core.text import as_cell, from_cell, shown
+from partlabel.core.text import CELL, as_cell, from_cell, shown
 
 
 @pytest.mark.parametrize(
@@ -40,8 +42,10 @@ def test_offenders_stay_on_their_line():
     assert str(UserError("2 names", ["a\nb", "c\x1b"])) == "2 names\n  a\\nb\n  c\\x1b"
 
 
-@given(st.text(alphabet="'=+-@\t\r\nab1") | st.text())
+@given(st.text(alphabet="'=+-@\t\r\n＝＋－＠ab1") | st.text())
 def test_cells_give_their_text_back_and_never_begin_a_formula(text):
     cell = as_cell(text)
     assert from_cell(cell) == text
-    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"))
+    array = pa.array([cell, text], pa.string())
+    assert pc.replace_substring_regex(array, CELL, r"\1").to_pylist() == [text, from_cell(text)]

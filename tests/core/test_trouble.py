@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import errno
+import re
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
 
+import partlabel
 from partlabel.app import cli
 from partlabel.core.errors import UserError
 from partlabel.core.trouble import keep, machine_says
@@ -31,6 +35,14 @@ def test_real_lack_of_memory_in_every_library():
         with pytest.raises((MemoryError, RuntimeError)) as caught:
             ask()
         assert str(machine_says(caught.value)).startswith("there is not enough memory")
+
+
+def test_a_part_of_the_program_that_does_not_fit_the_memory():
+    library = ImportError("libarrow.so: failed to map segment from shared object")
+    error = ImportError("Cannot import module 'partlabel.app.cli.importing'")
+    assert machine_says(error) is None
+    error.__cause__ = library
+    assert str(machine_says(error)).startswith("there is not enough memory")
 
 
 def test_other_refusals_of_the_machine_and_faults():
@@ -87,3 +99,25 @@ def test_few_files_are_kept(cache):
     paths = [keep(ValueError("x"), []) for _ in range(25)]
     assert all(paths)
     assert len(list((cache / "errors").iterdir())) == 20
+
+
+_FOREIGN = re.compile(
+    r"\bException\b|RuntimeError|\bpa\.|Safetensor|zipfile|tarfile|zlib|_DAMAGED|_BROKEN|onnx|EOFError"
+)
+
+
+def test_no_message_quotes_what_a_library_said():
+    """Its words go to a file: an error of a library is the cause of the sentence, and no part of it."""
+    quoting = []
+    for path in sorted(Path(partlabel.__file__).parent.rglob("*.py")):
+        for handler in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(handler, ast.ExceptHandler) or handler.type is None:
+                continue
+            if not _FOREIGN.search(ast.unparse(handler.type)):
+                continue
+            for raised in ast.walk(handler):
+                if isinstance(raised, ast.Raise) and raised.exc is not None:
+                    shown = [part.value for part in ast.walk(raised.exc) if isinstance(part, ast.FormattedValue)]
+                    if any(isinstance(value, ast.Name) and value.id == handler.name for value in shown):
+                        quoting.append(f"{path.name}:{raised.lineno}")
+    assert quoting == []

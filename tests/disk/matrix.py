@@ -1,7 +1,7 @@
 """Every command on a disk that refuses, at every call that changes a file: what is said, and what is left.
 
     python -m tests.disk.matrix                           all commands, each with a full disk at every call
-    python -m tests.disk.matrix --errors full,broken train --json results.json
+    python -m tests.disk.matrix --errors full,broken train --jsonl results.jsonl
     python -m tests.disk.matrix --points 4                four calls of each command
 
 In each cell one command runs in a fresh copy of a folder, and the disk refuses its n-th change of a file (``broken``)
@@ -196,35 +196,69 @@ def _varies(name: str) -> bool:
     return VARYING.fullmatch(Path(name).name) is not None or "/review/cache/" in name
 
 
-def try_command(bench: Bench, command: str, errors: list[str], points: int | None, modes: Any = None) -> list[Cell]:
-    """All cells of a command: the good run tells which calls there are."""
+@dataclass
+class Good:
+    """What a command does on a sound disk: the files before and after, and its calls."""
+
+    before: dict[str, str]
+    after: dict[str, str]
+    calls: list[str]
+
+    @classmethod
+    def of(cls, bench: Bench, command: str) -> Good:
+        bench.fresh()
+        before = bench.state()
+        code, said, calls = bench.run(command)
+        if code != 0:
+            raise SystemExit(f"{command} fails on a sound disk: {said}")
+        return cls(before, bench.state(), calls)
+
+
+def spread(count: int) -> list[int]:
+    """The numbers below ``count``, so that each beginning of them lies evenly over all."""
+    bits = max(count - 1, 1).bit_length()
+    turned = (int(f"{number:0{bits}b}"[::-1], 2) for number in range(2**bits))
+    return [number for number in turned if number < count]
+
+
+def planned(goods: dict[str, Good], errors: list[str], points: int | None) -> list[tuple[str, str, int]]:
+    """All cells as command, error and call; each command is through to the same part at any time."""
+    found = []
+    for command, good in goods.items():
+        numbers = spread(len(good.calls))
+        if points is not None and len(good.calls) > points:
+            numbers = np.unique(np.linspace(0, len(good.calls) - 1, points).round().astype(int)).tolist()
+        for error in errors:
+            some = numbers[:1] if error in ("read-only", "not allowed") else numbers
+            found += [(place / len(some), command, error, at) for place, at in enumerate(some)]
+    return [(command, error, at) for _, command, error, at in sorted(found, key=lambda cell: cell[0])]
+
+
+def try_cell(bench: Bench, good: Good, command: str, error: str, at: int) -> Cell:
+    """One command at one fault, and once more without."""
+    mode, number = (layer.KILL, 0) if error == "killed" else layer.ERRORS[error]
     bench.fresh()
-    before = bench.state()
-    code, said, calls = bench.run(command)
-    if code != 0:
-        raise SystemExit(f"{command} fails on a sound disk: {said}")
-    good = bench.state()
-    numbers = np.arange(len(calls))
-    if points is not None and len(calls) > points:
-        numbers = np.unique(np.linspace(0, len(calls) - 1, points).round().astype(int))
-    cells = []
-    for error in errors:
-        mode, number = (layer.KILL, 0) if error == "killed" else layer.ERRORS[error]
-        for at in numbers.tolist() if error not in ("read-only", "not allowed") else numbers.tolist()[:1]:
-            bench.fresh()
-            cell = Cell(command, error, at, calls[at])
-            cell.code, cell.said, _ = bench.run(command, mode, at, number)
-            if error != "killed":
-                judge(cell, before, good, bench.state())
-            again, said, _ = bench.run(command, again=True)
-            if again != 0:
-                cell.wrong.append(f"once more: ended with {again}: {said[-300:]}")
-            else:
-                cell.wrong += [f"once more: {what}" for what in compare(good, bench.state())]
-                left = [name for name in bench.state() if Path(name).name.startswith(".")]
-                cell.wrong += [f"once more: {name} is left behind" for name in left]
-            cells.append(cell)
-    return cells
+    cell = Cell(command, error, at, good.calls[at])
+    cell.code, cell.said, _ = bench.run(command, mode, at, number)
+    if error != "killed":
+        judge(cell, good.before, good.after, bench.state())
+    again, said, _ = bench.run(command, again=True)
+    if again != 0:
+        cell.wrong.append(f"once more: ended with {again}: {said[-300:]}")
+        return cell
+    end = bench.state()
+    cell.wrong += [f"once more: {what}" for what in compare(good.after, end)]
+    cell.wrong += [f"once more: {name} is left behind" for name in end if Path(name).name.startswith(".")]
+    return cell
+
+
+def stored(path: Path | None) -> dict[tuple[str, str, int], Cell]:
+    """The cells of earlier runs that went as they should."""
+    if path is None or not path.is_file():
+        return {}
+    cells = [Cell(**json.loads(line)) for line in path.read_text().splitlines()]
+    last = {(cell.command, cell.error, cell.at): cell for cell in cells}
+    return {key: cell for key, cell in last.items() if not cell.wrong}
 
 
 def main() -> None:
@@ -232,29 +266,34 @@ def main() -> None:
     parser.add_argument("commands", nargs="*", help="beginnings of names; all when left out")
     parser.add_argument("--errors", default="full", help=f"some of {', '.join([*layer.ERRORS, 'killed'])}")
     parser.add_argument("--points", type=int, help="so many calls of each command, instead of all")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many minutes")
+    parser.add_argument("--jsonl", type=Path, help="one line for each try; what went well there is not tried again")
     given = parser.parse_args()
     layer.under("tests.disk.matrix")
     chosen = [name for name in COMMANDS if not given.commands or name.startswith(tuple(given.commands))]
-    cells: list[Cell] = []
+    cells, end = stored(given.jsonl), time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory(prefix="matrix-") as base:
         bench = Bench(Path(base).resolve())
-        for command in chosen:
-            began = time.monotonic()
-            found = try_command(bench, command, given.errors.split(","), given.points)
-            cells += found
-            bad = [cell for cell in found if cell.wrong]
-            kinds = Counter(cell.code for cell in found)
-            codes = ", ".join(f"{count} x {code}" for code, count in kinds.items())
-            print(f"{command:20} {len(found):4} tries, {len(bad):3} wrong  ({codes}; {time.monotonic() - began:.0f} s)")
-            for cell in bad:
-                print(f"    {cell.error} at {cell.at} ({cell.call}): {'; '.join(cell.wrong)[:600]}")
-                print(f"      {cell.said[-300:]!r}")
-            sys.stdout.flush()
-            if given.json:
-                given.json.write_text(json.dumps([cell.__dict__ for cell in cells], indent=1))
-    print(f"{sum(not cell.wrong for cell in cells)} of {len(cells)} tries went as they should")
-    sys.exit(any(cell.wrong for cell in cells))
+        goods = {command: Good.of(bench, command) for command in chosen}
+        for key in planned(goods, given.errors.split(","), given.points):
+            if key in cells or time.monotonic() > end:
+                continue
+            cells[key] = cell = try_cell(bench, goods[key[0]], *key)
+            if cell.wrong:
+                print(f"{cell.command}, {cell.error} at {cell.at} ({cell.call}): {'; '.join(cell.wrong)[:600]}")
+                print(f"      {cell.said[-300:]!r}", flush=True)
+            if given.jsonl:
+                with open(given.jsonl, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(cell.__dict__) + "\n")
+    for command in chosen:
+        for error in given.errors.split(","):
+            some = [cell for cell in cells.values() if (cell.command, cell.error) == (command, error)]
+            codes = ", ".join(f"{count} x {code}" for code, count in Counter(cell.code for cell in some).items())
+            bad = sum(bool(cell.wrong) for cell in some)
+            of = f"{len(some):4} of {len(goods[command].calls):4} calls"
+            print(f"{command:20} {error:12} {of}, {bad:3} wrong  ({codes})")
+    print(f"{sum(not cell.wrong for cell in cells.values())} of {len(cells)} tries went as they should")
+    sys.exit(any(cell.wrong for cell in cells.values()))
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def test_damage_that_pillow_lets_pass(tmp_path: Path) -> None:
     path = put(tmp_path / "a.jpg", data[:middle] + b"\xff\xd9" + data[middle + 2 :])
     Image.open(path).load()
     for size in (None, 8):
-        assert "premature end of data segment" in reason(path, size=size)
+        assert reason(path, size=size) == "cut off or damaged"
     cmyk = encoded(picture(96, 64).convert("CMYK"), "JPEG")
     middle = len(cmyk) * 2 // 3
     assert "cut off or damaged" in reason(put(tmp_path / "b.jpg", cmyk[:middle] + b"\xff\xd9" + cmyk[middle + 2 :]))

@@ -8,10 +8,12 @@ import json
 import os
 import re
 import secrets
+import shutil
 import socket
+import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ _KEPT = 40
 #: seconds after which a temporary file of another machine counts as left behind
 _STALE = 24 * 3600.0
 _TEMPORARY = re.compile(r"\..*\.([0-9a-f]{8})-([0-9]+)-[0-9a-f]{12}\.tmp")
+_FOLDER = re.compile(r"partlabel-([0-9a-f]{8})-([0-9]+)-.*")
 #: what the disk may refuse with; libraries pass it on as an OSError or as words only
 _REFUSALS = (
     errno.ENOSPC,
@@ -106,8 +109,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.fsync(file.fileno())
         _move(temporary, target)
         _sync(target.parent)
-    except UserError:
-        raise
+    except UserError as error:  # people know the file by its own name
+        if str(temporary) not in error.message:
+            raise
+        said = error.message.replace(str(temporary), str(target))
+        raise UserError(said, error.offenders) from error.__cause__
     except Exception as error:
         reason = refusal(error, temporary)
         if reason is None:
@@ -128,6 +134,41 @@ def _move(temporary: Path, target: Path) -> None:
             if wait is None or not hasattr(error, "winerror"):
                 raise
             time.sleep(wait)
+
+
+@contextmanager
+def replacing_together(path: Path, *beside: Path) -> Generator[list[Path]]:
+    """Give temporary paths of a file and of those that are about it; none of them is ever about another one.
+
+    All are written before any is moved. Then the old ones about the file go, the file is moved into place, and those
+    about it follow: a crash leaves it whole, old or new, and beside it what is about it or nothing.
+
+    Raises:
+        UserError: see :func:`replacing`; the old files are as they were.
+    """
+    number = _number(path)
+    old: dict[Path, bytes] = {}
+    try:
+        with ExitStack() as stack:
+            others = [stack.enter_context(replacing(other)) for other in reversed(beside)]
+            yield [stack.enter_context(replacing(path)), *reversed(others)]
+            for other in beside:
+                with suppress(OSError):
+                    old[other] = other.read_bytes()
+                    other.unlink()
+    except BaseException:
+        for other, content in old.items():
+            if _number(path) == number and not other.exists():
+                with suppress(OSError):
+                    other.write_bytes(content)
+        raise
+
+
+def _number(path: Path) -> int | None:
+    """What tells a file from another one under the same name; None where there is none."""
+    with suppress(OSError):
+        return os.stat(path).st_ino
+    return None
 
 
 def refusal(error: BaseException, *paths: Path) -> str | None:
@@ -168,6 +209,18 @@ def sweep(folder: Path) -> None:
             with suppress(OSError):
                 if not is_running(int(match[2])) if here else time.time() - entry.stat().st_mtime > _STALE:
                     os.unlink(entry.path)
+
+
+@contextmanager
+def temporary_folder() -> Generator[Path]:
+    """Give a folder where the system keeps such, gone after the block; those of killed processes go before it."""
+    for left in Path(tempfile.gettempdir()).glob("partlabel-*"):
+        match = _FOLDER.fullmatch(left.name)
+        if match and match[1] == machine() and not is_running(int(match[2])):
+            shutil.rmtree(left, ignore_errors=True)
+    prefix = f"partlabel-{machine()}-{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def forget_sweeps() -> None:
@@ -225,7 +278,12 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Write ``value`` as indented JSON, whole or not at all; NaN and infinity are refused (use None)."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, as_json(value))
+
+
+def as_json(value: Any) -> str:
+    """Indented JSON that ends its line; NaN and infinity are refused (use None)."""
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def to_toml(document: dict[str, Any]) -> str:

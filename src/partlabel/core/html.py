@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
+from html import escape as escape_markup
+
+from partlabel.core.text import shown
+
+
+def escape(text: str) -> str:
+    """A text as HTML that shows it, what would act on it unseen included."""
+    return escape_markup(shown(text))
 
 
 def page(title: str, *parts: str) -> str:

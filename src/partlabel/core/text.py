@@ -12,9 +12,13 @@ from typing import Any
 
 #: what a spreadsheet takes for the beginning of a formula
 #: (https://owasp.org/www-community/attacks/CSV_Injection)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+#: a cell that :func:`as_cell` made, and what it was made of, as a regular expression
+CELL = f"\\A'('*[{re.escape(''.join(_FORMULA))}])"
 #: control characters, surrogates, line separators, and marks that turn the direction of what follows
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+#: what Markdown, its tables and its HTML give a meaning; ``_`` does within a word none
+_MARKUP = re.compile(r"[\\`*\[\]<>|~&$]|(?<!\w)_|_(?!\w)")
 
 #: what stands for the signs that partlabel draws with where an encoding lacks them
 _PLAIN = str.maketrans({**dict.fromkeys("█▉▊▋▌▍▎▏", "#"), "░": ".", "─": "-", "−": "-", "…": "..."})
@@ -67,6 +71,11 @@ def _escape(character: str) -> str:
     if unicodedata.category(character) == "Cs" and 0xDC80 <= ord(character) <= 0xDCFF:  # a byte that is not UTF-8
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape", "surrogatepass").decode()
+
+
+def in_markdown(text: str) -> str:
+    """A text as part of a line of Markdown that shows it as it is: nothing in it is markup, HTML or a cell's border."""
+    return _MARKUP.sub(r"\\\g<0>", shown(text, lines=False))
 
 
 def as_cell(text: str) -> str:

@@ -30,6 +30,8 @@ def machine_says(error: BaseException) -> str | None:
     Args:
         error: what a library raised.
     """
+    if isinstance(error, ImportError) and error.__cause__ is not None:  # a part that could not be loaded says why
+        return machine_says(error.__cause__)
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, MemoryError) or _MEMORY.search(text) or getattr(error, "errno", None) == errno.ENOMEM:
         return (

@@ -172,7 +172,7 @@ def _opened(path: str) -> Iterator[tuple[str, IO[bytes]]]:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise UserError(f"{path}: the archive is damaged or locked ({error})") from error
+        raise UserError(f"{path}: the archive is damaged or locked") from error
 
 
 def _parse(path: str, file: IO[bytes]) -> _Content:

@@ -45,7 +45,7 @@ def opened(path: str) -> Generator[Content]:
             with _unpacked(path, raw, start) as file:
                 yield Content(file, raw, size)
     except _BROKEN as error:
-        raise UserError(f"{path}: the packed file is damaged ({error})") from error
+        raise UserError(f"{path}: the packed file is damaged") from error
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
 

@@ -242,7 +242,7 @@ def _xml_mistakes() -> Generator[None]:
         line, column = error.position
         raise XmlError(f"{line}:{column}", error.msg.removesuffix(f", line {line}, column {column}")) from None
     except UnicodeError as error:
-        raise XmlError(1, f"its encoding cannot be read: {error}") from None
+        raise XmlError(1, "its encoding cannot be read") from error
 
 
 def _decoded(file: IO[bytes]) -> tuple[IO[bytes], str | None]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing
+from partlabel.core.files import replacing_together
 from partlabel.core.text import plural
 from partlabel.labels.table import LabelTable
 
@@ -263,7 +263,7 @@ def check_place(path: str | os.PathLike[str]) -> None:
 
 
 def store(table: LabelTable, report: ImportReport, path: str | os.PathLike[str]) -> None:
-    """Write a label table and the report on its import, all whole or none at all.
+    """Write a label table and the report on its import, all whole or none at all, and never one about another table.
 
     Args:
         table: written to ``path``, as ``LabelTable.write_parquet`` does.
@@ -275,8 +275,7 @@ def store(table: LabelTable, report: ImportReport, path: str | os.PathLike[str])
     """
     check_place(path)
     as_json, as_text = report_paths(path)
-    # All are written before any is moved into place; the table is moved last, so it never lacks its report.
-    with replacing(path) as new_table, replacing(as_json) as new_json, replacing(as_text) as new_text:
+    with replacing_together(Path(path), as_json, as_text) as (new_table, new_json, new_text):
         table.write_parquet(new_table)
         content = json.dumps(report.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
         new_json.write_text(content + "\n", encoding="utf-8")

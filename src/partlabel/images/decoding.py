@@ -199,7 +199,7 @@ def _decode_jpeg(data: bytes, size: int | None, max_pixels: int) -> tuple[NDArra
     except ValueError as error:
         # libjpeg keeps its last complaint only; that a file is cut off comes after all others
         if str(error).startswith(_DAMAGE) and _STRAY not in str(error):
-            raise _NotReadableError(f"cut off or damaged ({error})") from None
+            raise _NotReadableError("cut off or damaged") from error
         return None
     if cmyk:
         return None  # not damaged; Pillow converts it, with the inverted values that Adobe writes
@@ -262,7 +262,7 @@ def _open(file: BinaryIO) -> Image.Image:
         try:
             return factory(file, "")
         except Exception as error:  # the readers of Pillow raise almost anything
-            raise _NotReadableError(f"damaged {name} file ({error})") from None
+            raise _NotReadableError(f"damaged {name} file") from error
     raise _NotReadableError(_what_instead(start))
 
 
@@ -303,7 +303,7 @@ def _decode_pillow(file: BinaryIO, max_pixels: int) -> tuple[NDArray[np.uint8], 
         transparent, deep = image.has_transparency_data, image.mode.startswith(("I", "F"))
         pixels = _grey_to_rgb(image) if deep else _to_rgb(image)
     except Exception as error:
-        raise _NotReadableError(f"cut off or damaged ({error})") from None
+        raise _NotReadableError("cut off or damaged") from error
     dark = deep and image.mode != "F" and 0 < pixels.max() <= _DARK
     return pixels, Facts(image.format or "", animated, turned, image.mode == "CMYK", transparent, deep, dark)
 

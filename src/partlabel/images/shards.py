@@ -62,7 +62,7 @@ class Place:
         try:
             files, path = pyarrow.fs.FileSystem.from_uri(text)
         except (pa.ArrowInvalid, OSError) as error:
-            raise UserError(f"{text}: is no address of a bucket that can be opened ({_first_line(error)})") from None
+            raise UserError(f"{text}: is no address of a bucket that can be opened") from error
         return cls(files, path.rstrip("/"), text.split("?")[0])
 
     @property
@@ -95,7 +95,8 @@ class Place:
         try:
             return what()
         except (OSError, pa.ArrowInvalid) as error:
-            raise UserError(f"{self.text}: cannot be read ({_first_line(error)})") from None
+            why = getattr(error, "strerror", None) or "the service refuses"
+            raise UserError(f"{self.text}: cannot be read ({why})") from error
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class Manifest:
             start = np.concatenate([np.flatnonzero(np.diff(shard, prepend=-1)), [len(shard)]])
             return cls(about.pop("source"), about.pop("form"), table["name"].combine_chunks(), start, about)
         except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
-            raise UserError(f"{text}: is no whole manifest ({_first_line(error)})") from None
+            raise UserError(f"{text}: is no whole manifest") from error
 
 
 def cut(source: Place, about: Mapping[str, Any], names: Sequence[str] | None = None, size: int = SIZE) -> Manifest:
@@ -202,8 +203,4 @@ def _members(file: IO[bytes], text: str, prefix: str) -> Iterator[tuple[str, byt
                     if content is not None:
                         yield f"{prefix}/{member.name}" if prefix else member.name, content.read()
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise UserError(f"{text}: is no whole tar file ({_first_line(error)})") from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{text}: is no whole tar file") from error

@@ -34,6 +34,8 @@ def check_names(
         repeated = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
         if repeated:
             raise UserError(f"{len(repeated)} {what} are listed more than once", repeated)
+        if broken := [name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name)]:
+            raise UserError(f"{len(broken)} {what} hold halves of characters (surrogates)", broken)
     if class_ids is not None and len(class_ids) != len(classes):
         raise UserError(f"{len(class_ids)} class ids for {len(classes)} classes")
     if groups is not None and len(groups) != len(images):

@@ -24,8 +24,10 @@ def string_array(
     try:
         array = names if isinstance(names, pa.Array | pa.ChunkedArray) else pa.array(list(names), pa.string())
         array = array.cast(pa.string())
+    except UnicodeEncodeError as error:
+        raise UserError(f"names must be text, without halves of characters (surrogates): {error.object}") from None
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise UserError(f"names must be text: {error}") from error
+        raise UserError("names must be text") from error
     if isinstance(array, pa.ChunkedArray):
         array = one_chunk(array)
     if empty_is_null:

@@ -102,9 +102,7 @@ class Backbone(nn.Module):
             with torch.no_grad():
                 out = self(torch.zeros(1, 3, size, size))
         except (RuntimeError, AssertionError) as error:
-            raise UserError(
-                f"the backbone {type(self.net).__name__} does not take images of {size} px: {error}"
-            ) from None
+            raise UserError(f"the backbone {type(self.net).__name__} does not take images of {size} px") from error
         finally:
             self.net.train(was_training)
         if out.ndim != 4:

@@ -46,7 +46,7 @@ def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:
     except OSError:
         raise UserError(f"{folder}: holds no model ({DESCRIPTION_FILE} is missing)") from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: is damaged: {error}") from None
+        raise UserError(f"{path}: is damaged") from error
     if description.get("version") != VERSION:
         raise UserError(f"{path}: version {description.get('version')}; this partlabel reads version {VERSION}")
     description = opened(description, path)

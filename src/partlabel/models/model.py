@@ -331,7 +331,7 @@ class Model(nn.Module):
             )
             model._set_decision(description)
         except (KeyError, msgspec.ValidationError) as error:
-            raise UserError(f"{path}: is damaged: {error}") from None
+            raise UserError(f"{path}: is damaged") from error
         model.config = config
         model._set_pixels(preprocessing)
         state = read_state(folder / WEIGHTS_FILE)

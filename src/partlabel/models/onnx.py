@@ -100,7 +100,7 @@ class OnnxModel:
         try:
             return np.asarray(self._session.run([OUTPUT], {INPUT: pixels})[0])
         except Exception as error:  # onnxruntime's errors have no common base
-            raise UserError(f"{self.path}: onnxruntime fails on {len(pixels)} images ({_first_line(error)})") from None
+            raise UserError(f"{self.path}: onnxruntime fails on {len(pixels)} images") from error
 
     def probabilities(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
         """Scores (N, C) to probabilities (N, C) in [0, 1]: calibrated where the model is, else the sigmoid."""
@@ -169,7 +169,7 @@ def open_session(path: Path) -> Any:
     try:
         return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors have no common base
-        raise UserError(f"{path}: {_reason(error, onnxruntime.__version__)}") from None
+        raise UserError(f"{path}: {_reason(error, onnxruntime.__version__)}") from error
 
 
 def _described(path: Path, text: str | None) -> _Metadata:
@@ -182,7 +182,7 @@ def _described(path: Path, text: str | None) -> _Metadata:
             raise UserError(f"{path}: its metadata are of version {version}; this partlabel reads version {VERSION}")
         described = msgspec.convert(values, _Metadata)
     except (AttributeError, json.JSONDecodeError, msgspec.ValidationError) as error:
-        raise UserError(f"{path}: its metadata are damaged: {error}") from None
+        raise UserError(f"{path}: its metadata are damaged") from error
     lists: list[Sequence[Any]] = [described.thresholds, described.threshold_sources]
     lists += [] if described.class_ids is None else [described.class_ids]
     if described.calibration is not None:
@@ -216,13 +216,8 @@ def _text(ends: list[tuple[str, str, str, list[Any]]]) -> str:
 
 
 def _reason(error: Exception, version: str) -> str:
-    """Why a file does not open, without the places in onnxruntime's source that its messages name."""
+    """Why a file does not open."""
     opset = re.search(r"Opset (\d+) is .* till opset (\d+)", str(error))
     if opset:
         return f"is of opset {opset[1]}; onnxruntime {version} knows those up to {opset[2]}"
-    return f"is damaged, or no ONNX file that onnxruntime {version} can run ({_first_line(error).split('failed:')[-1]})"
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
+    return f"is damaged, or no ONNX file that onnxruntime {version} can run"

@@ -113,7 +113,7 @@ def check_scores(model: nn.Module, name: str, size: int, classes: int) -> None:
         with torch.no_grad():
             scores = model(torch.zeros(1, 3, size, size, device=device))
     except Exception as error:  # it is the user's code
-        raise UserError(f"{name} does not take a batch of one image of {size} px: {error}") from error
+        raise UserError(f"{name} does not take a batch of one image of {size} px ({type(error).__name__})") from error
     finally:
         model.train(was_training)
     if not isinstance(scores, Tensor) or tuple(scores.shape) != (1, classes):

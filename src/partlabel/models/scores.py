@@ -262,7 +262,7 @@ class ScoreFile:
             named = [name for name in schema.names if name == "score" or name.startswith("score_")]
             widths = [schema.field(name).type.list_size for name in named]
         except (OSError, pa.ArrowInvalid, KeyError, ValueError, AttributeError) as error:
-            raise UserError(f"{path}: is no whole file of scores of all classes ({error})") from None
+            raise UserError(f"{path}: is no whole file of scores of all classes") from error
         self._columns = dict(zip(np.cumsum([0, *widths])[:-1].tolist(), zip(named, widths, strict=True), strict=True))
         if sum(widths) != len(classes):
             raise UserError(f"{path}: holds {sum(widths)} scores of each image for {len(classes)} classes")

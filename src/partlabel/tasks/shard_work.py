@@ -20,7 +20,7 @@ from torch import Tensor
 
 from partlabel.core.compute import cores, default_device, inference_batch, processes
 from partlabel.core.errors import UserError
-from partlabel.core.files import forget_sweeps, make_folder, replacing, sweep
+from partlabel.core.files import forget_sweeps, make_folder, replacing, sweep, temporary_folder
 from partlabel.core.lease import Leases
 from partlabel.core.progress import Reporter
 from partlabel.images.decoding import ImageError
@@ -207,14 +207,13 @@ def write_whole(target: Place, write: Callable[[Path], None]) -> None:
         with replacing(target.path) as temporary:
             write(temporary)
         return
-    import tempfile
-
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        own = Path(folder, "file")
+    with temporary_folder() as folder:
+        own = folder / "file"
         write(own)
         content = own.read_bytes()
     try:
         with target.files.open_output_stream(target.path) as stream:
             stream.write(content)
     except (OSError, ValueError) as error:
-        raise UserError(f"{target.text}: cannot be written ({error})") from None
+        why = getattr(error, "strerror", None) or "the service refuses"
+        raise UserError(f"{target.text}: cannot be written ({why})") from error

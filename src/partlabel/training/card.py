@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from partlabel.core.files import write_text
-from partlabel.core.text import plural
+from partlabel.core.text import in_markdown, plural
 from partlabel.labels.table import ORIGINS
 from partlabel.metrics import Metrics
 from partlabel.metrics.thresholds import SOURCES, threshold_text
@@ -94,7 +94,7 @@ def _data(run: Run) -> str:
         f"- {known:,} of {pairs:,} labels known ({known / max(pairs, 1):.1%}): {int(present.sum()):,} present, "
         f"{int(absent.sum()):,} absent",
         f"- Origin of the labels: {', '.join(f'{count:,} {name}' for name, count in origins.items()) or 'none'}",
-        f"- Coding of the source: {table.coding or 'not recorded'}",
+        f"- Coding of the source: {in_markdown(table.coding) or 'not recorded'}",
         f"- An unknown label was taken to be {taken}",
     ]
     if added:
@@ -190,7 +190,7 @@ def _class_table(found: Metrics, description: dict[str, Any]) -> list[str]:
     for c, name in enumerate(found.class_names):
         values = (found.average_precision[c], found.precision[c], found.recall[c], found.f1[c])
         lines.append(
-            f"| {name.replace('|', chr(92) + '|')} | {found.present[c]} | {found.absent[c]} | "
+            f"| {in_markdown(name)} | {found.present[c]} | {found.absent[c]} | "
             f"{' | '.join(map(_percent, values))} | {threshold_text(description['thresholds'][c])} | "
             f"{description['threshold_sources'][c]} |"
         )
@@ -258,7 +258,7 @@ def _names(classes: tuple[str, ...], chosen: np.ndarray) -> str:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:50]) + (f" and {len(names) - 50} more" if len(names) > 50 else "")
+    return ", ".join(map(in_markdown, names[:50])) + (f" and {len(names) - 50} more" if len(names) > 50 else "")
 
 
 def _percent(value: float | None) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from partlabel.core.compute import autocast
 from partlabel.core.errors import UserError
+from partlabel.core.files import temporary_folder
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.method import curriculum
@@ -252,8 +252,8 @@ class Spool:
     """Scores of images in a file that is gone at the end, written batch by batch and read class by class."""
 
     def __init__(self, classes: Sequence[str]) -> None:
-        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        self._path = Path(self._folder.name, "scores.parquet")
+        self._held = ExitStack()
+        self._path = self._held.enter_context(temporary_folder()) / "scores.parquet"
         self._writer = ScoreWriter(self._path, classes)
         self._rows: list[NDArray[np.int64]] = []
 
@@ -262,7 +262,7 @@ class Spool:
 
     def __exit__(self, *_: object) -> None:
         self._writer.close()  # Windows removes no open file
-        self._folder.cleanup()
+        self._held.close()
 
     def add(self, rows: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
         """Add images (n,) by number with their scores (n, C)."""

@@ -174,7 +174,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         except UserError as error:
             _say(f"partlabel: {error}")
-            if error.__cause__ is not None and not isinstance(error.__cause__, (UserError, OSError)):
+            cause = error.__cause__
+            if cause is not None and not isinstance(cause, UserError) and getattr(cause, "errno", None) is None:
                 _say_where(error, words, "what the library said")
             return 2
         except BrokenPipeError:

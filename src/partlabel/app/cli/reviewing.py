@@ -10,7 +10,9 @@ from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
 from partlabel.app.cli.steps import after_review
+from partlabel.core.errors import UserError
 from partlabel.core.optional import require
+from partlabel.core.text import shown
 
 
 def review(
@@ -23,6 +25,7 @@ def review(
     port: int = 8000,
     browser: Annotated[bool, Parameter(show_default=False)] = False,
     people: str | None = None,
+    rescue: Annotated[bool, Parameter(show_default=False)] = False,
     json: Json = False,
 ) -> None:
     """Open a local page to check labels and answer questions.
@@ -47,6 +50,7 @@ def review(
         browser: Open the page in a browser.
         people: Names of those who answer, with commas between them. Each gets an address of their own, and their
             answers are stored under the name: record.csv in the folder review says who answered what, and when.
+        rescue: Where the file of the answers is damaged: keep a copy of it, and go on with every answer that is whole.
     """
     with reporting(json) as report:
         require("the review page needs", "starlette", "uvicorn")
@@ -61,8 +65,28 @@ def review(
             report(result, "\n".join([*text, "Next: open that address in a browser; stop with Ctrl+C"]))
 
         names = [] if people is None else [name.strip() for name in people.split(",")]
+        if rescue:
+            _rescue(run)
         try:
             serve(run, labels, images, host=host, port=port, browser=browser, people=names, say=say)
         finally:
             if (step := after_review(run, images)) and not json:
                 print(f"Next: {step}", file=sys.stderr)
+
+
+def _rescue(run: Path) -> None:
+    """Make the answers of a run sound again, and say what became of them."""
+    from partlabel.app.review.rescue import rescue
+    from partlabel.core.lock import holding
+    from partlabel.training.run import Run
+
+    Run(run)
+    with holding(run, "partlabel review --rescue"):
+        found = rescue(run / "review" / "answers.sqlite")
+    if found is None:
+        print("The answers are sound; nothing was changed.", file=sys.stderr)
+        return
+    lines = [f"{found.answers:,} answers are whole and were taken over; the damaged file is in {found.kept}"]
+    lines += [f"  not taken over: {shown(text, lines=False)}" for text in found.lost[: UserError.SHOWN]]
+    lines += [f"  ... and {len(found.lost) - UserError.SHOWN} more"] * (len(found.lost) > UserError.SHOWN)
+    print("\n".join(lines), file=sys.stderr)

@@ -21,6 +21,7 @@ from PIL import Image
 from partlabel.app.report.thumbnails import thumbnail
 from partlabel.core.files import write_text
 from partlabel.core.progress import Reporter
+from partlabel.core.text import shown
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
 from partlabel.tasks.class_maps import class_maps
@@ -88,7 +89,7 @@ def write_contact_sheet(
             version=version("partlabel"),
         )
     )
-    write_text(output, page)
+    write_text(output, shown(page))
     return len(rows)
 
 

@@ -135,7 +135,7 @@ def _write(archive: Path, member: Member, path: Path) -> None:
             shutil.copyfileobj(source, file, _CHUNK)
             written = file.tell()
     except _DAMAGED as error:
-        raise ArchiveError(f"{archive}: is damaged at {member.name} ({error})") from None
+        raise ArchiveError(f"{archive}: is damaged at {member.name}") from error
     if written != member.size:
         raise ArchiveError(f"{archive}: is damaged at {member.name} ({written} of {member.size} bytes)")
 
@@ -158,7 +158,7 @@ def _opened(archive: Path) -> Generator[list[Member]]:
             with tarfile.open(archive, "r:") as opened:
                 yield _counted(archive, (_of_tar(opened, info) for info in opened))
     except _DAMAGED as error:
-        raise ArchiveError(f"{archive}: is damaged, or no zip or tar archive ({error})") from None
+        raise ArchiveError(f"{archive}: is damaged, or no zip or tar archive") from error
 
 
 def _counted(archive: Path, members: Iterator[Member]) -> list[Member]:

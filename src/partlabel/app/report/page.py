@@ -15,6 +15,7 @@ from markupsafe import Markup
 from partlabel.app.report import charts
 from partlabel.app.report.gallery import names_of
 from partlabel.app.report.thumbnails import thumbnails
+from partlabel.core.text import shown
 from partlabel.metrics.thresholds import threshold_text
 from partlabel.training.run import Run
 
@@ -79,9 +80,10 @@ def _rendered(template: str, **values: Any) -> str:
     }
     folder = resources.files("partlabel.app.report") / "templates"
     text = {name: (folder / name).read_text(encoding="utf-8") for name in ("style.css", "script.js")}
-    return environment.get_template(template).render(
+    page = environment.get_template(template).render(
         style=Markup(text["style.css"]), script=Markup(text["script.js"]), version=version("partlabel"), **values
     )
+    return shown(page)
 
 
 def _drawn(
@@ -91,7 +93,7 @@ def _drawn(
     results = run["results"]
     mistakes = [] if results is None else [row for rows in results["mistakes"].values() for row in rows]
     elsewhere = Run(run["folder"]).elsewhere if Path(run["folder"]).is_dir() else None
-    shown = [row["image"] for row in mistakes] + ([] if run["gallery"] is None else names_of(run["gallery"]))
+    named = [row["image"] for row in mistakes] + ([] if run["gallery"] is None else names_of(run["gallery"]))
     others = [other for other in runs if other is not run and other["results"] is not None]
     return {
         **run,
@@ -104,7 +106,7 @@ def _drawn(
             "others": [other["name"] for other in others[:2]],
             "calibration": None if results is None else charts.calibration(results["calibration"]),
         },
-        "pictures": {} if images is None else thumbnails(shown, images, elsewhere),
+        "pictures": {} if images is None else thumbnails(named, images, elsewhere),
         "checks": {} if run["random_check"] is None else {row["class"]: row for row in run["random_check"]["classes"]},
     }
 

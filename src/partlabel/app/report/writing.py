@@ -14,7 +14,7 @@ from partlabel.app.report.intervals import CONFIDENCE, Numbers, measure
 from partlabel.app.report.measured import Measured, on_table, on_validation
 from partlabel.app.report.results import results_section
 from partlabel.core.errors import UserError
-from partlabel.core.files import write_json, write_text
+from partlabel.core.files import as_json, replacing_together
 from partlabel.labels.table import LabelTable
 from partlabel.metrics.headline import headline
 from partlabel.training.evidence import evidence, judge
@@ -62,8 +62,9 @@ def write_report(
     from partlabel.app.report.page import render  # the template engine, only where a page is made
 
     page = render(numbers, images)
-    write_json(target.with_suffix(".json"), numbers)
-    write_text(target, page)
+    with replacing_together(target, target.with_suffix(".json")) as (new_page, new_numbers):
+        new_page.write_text(page, encoding="utf-8")
+        new_numbers.write_text(as_json(numbers), encoding="utf-8")
     return numbers
 
 

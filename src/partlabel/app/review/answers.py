@@ -80,8 +80,10 @@ _REASONS = {
     "SQLITE_CONSTRAINT": "an answer is not one of yes, no and skip",
     "SQLITE_NOTADB": "it is no database",
 }
+#: what to do about damage
+RESCUE = "partlabel review with --rescue keeps a copy of the file and goes on with every answer that is whole"
 #: what a row says, which its checksum is made of
-_SAID = (
+SAID = (
     "number, browser, batch, image, class, answer, queue, settles, undone, time, content, before, person, undone_time"
 )
 
@@ -93,7 +95,7 @@ def _reason(error: Exception) -> str:
     return found[0] if found else error.strerror or "" if isinstance(error, OSError) else "the file is damaged"
 
 
-def _checksum(said: Sequence[Any]) -> int:
+def checksum(said: Sequence[Any]) -> int:
     """CRC-32 of what a row says."""
     return zlib.crc32(json.dumps(list(said), default=repr).encode())  # of damaged rows, text may come as bytes
 
@@ -157,7 +159,9 @@ class AnswerStore:
         except (sqlite3.Error, OSError, ValueError) as error:
             if isinstance(error, UserError):
                 raise
-            raise UserError(f"{path}: the answers cannot be read or written ({_reason(error)})") from error
+            damaged = getattr(error, "sqlite_errorname", "").startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT"))
+            hint = f"; {RESCUE}" if damaged else ""
+            raise UserError(f"{path}: the answers cannot be read or written ({_reason(error)}){hint}") from error
         finally:
             if not opened and hasattr(self, "_connection"):
                 self._connection.close()
@@ -173,7 +177,7 @@ class AnswerStore:
             steps = "".join(_CHANGES[number] for number in range(version, VERSION)) if version else _SCHEMA
             self._connection.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {VERSION}; COMMIT;")
         if run("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
-            raise UserError(f"{self.path}: the answers are damaged; restore a copy of the file")
+            raise UserError(f"{self.path}: the answers are damaged; {RESCUE}")
         self._check()
 
     def _check(self) -> None:
@@ -183,16 +187,16 @@ class AnswerStore:
             UserError: some do not fit, or are missing.
         """
         wrong, new, last = [], [], 0
-        for *said, stored in self._connection.execute(f"SELECT {_SAID}, checksum FROM answers ORDER BY number"):
+        for *said, stored in self._connection.execute(f"SELECT {SAID}, checksum FROM answers ORDER BY number"):
             if said[0] != last + 1:
                 wrong.append(f"answers {last + 1} to {said[0] - 1} are missing")
             last = said[0]
             if stored is None:
-                new.append((_checksum(said), last))
-            elif stored != _checksum(said):
+                new.append((checksum(said), last))
+            elif stored != checksum(said):
                 wrong.append(f"answer {last}, {said[3]}: {said[4]}")
         if wrong:
-            raise UserError(f"{self.path}: answers do not fit their checksums; restore a copy of the file", wrong)
+            raise UserError(f"{self.path}: answers do not fit their checksums; {RESCUE}", wrong)
         if new:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany("UPDATE answers SET checksum = ? WHERE number = ?", new)
@@ -270,8 +274,8 @@ class AnswerStore:
                 for number, a in enumerate(answers, first)
             ]  # fmt: skip
             connection.executemany(
-                f"INSERT INTO answers ({_SAID}, checksum) VALUES ({', '.join('?' * 15)})",
-                [(*row, _checksum(row)) for row in rows],
+                f"INSERT INTO answers ({SAID}, checksum) VALUES ({', '.join('?' * 15)})",
+                [(*row, checksum(row)) for row in rows],
             )
         return True
 
@@ -288,19 +292,19 @@ class AnswerStore:
                 return []
             key = (browser, found[0])
             where = "WHERE browser = ? AND batch = ? AND undone = 0 ORDER BY number"
-            rows = connection.execute(f"SELECT {_SAID} FROM answers {where}", key).fetchall()
+            rows = connection.execute(f"SELECT {SAID} FROM answers {where}", key).fetchall()
             now = time.time()
             for row in rows:
                 said = (*row[:8], 1, *row[9:13], now)
                 change = "UPDATE answers SET undone = 1, undone_time = ?, checksum = ? WHERE number = ?"
-                connection.execute(change, (now, _checksum(said), row[0]))
+                connection.execute(change, (now, checksum(said), row[0]))
         return list(dict.fromkeys((row[3], row[4]) for row in rows))
 
     def rows(self) -> Generator[dict[str, Any]]:
         """Every answer ever given, in order, taken back ones too, by the names of the columns."""
-        names = _SAID.split(", ")
+        names = SAID.split(", ")
         with self._reading():
-            found = self._connection.execute(f"SELECT {_SAID} FROM answers ORDER BY number").fetchall()
+            found = self._connection.execute(f"SELECT {SAID} FROM answers ORDER BY number").fetchall()
         for row in found:
             yield dict(zip(names, row, strict=True))
 

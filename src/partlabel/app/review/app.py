@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -28,6 +29,7 @@ from partlabel.app.review.queues import QUEUES
 from partlabel.app.review.security import PERSON, Guard
 from partlabel.app.review.views import FILTER_ORIGINS, Filter
 from partlabel.core.errors import UserError
+from partlabel.core.trouble import keep
 
 #: the header that names a review, see Desk.identity
 REVIEW = "X-Partlabel-Review"
@@ -316,5 +318,8 @@ def _store_error(request: Request, error: StoreError) -> Response:
 
 
 def _fault(request: Request, error: Exception) -> Response:
-    """A fault of partlabel; the terminal shows where, and the page only that."""
-    return _json({"error": "Something went wrong in partlabel; the terminal says what."}, 500)
+    """A fault of partlabel; a file that the terminal names says where, and the page only that."""
+    path = keep(error, ["partlabel", "review", request.url.path])
+    where = "" if path is None else f"; please report it with {path}"
+    print(f"partlabel: a fault of partlabel ended a request ({type(error).__name__}){where}", file=sys.stderr)
+    return _json({"error": "Something went wrong in partlabel; the terminal says where it is written down."}, 500)

@@ -64,7 +64,7 @@ class Judge:
         except OSError as error:
             raise UserError(f"{error.filename}: the model of the run cannot be read ({error.strerror})") from None
         except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{run / DESCRIPTION}: is damaged: {error}") from None
+            raise UserError(f"{run / DESCRIPTION}: is damaged") from error
         if not len(classes) == len(thresholds) == len(calibration.slope) == len(calibration.offset):
             raise UserError(f"{run / DESCRIPTION}: is damaged: the lists are not those of {len(classes)} classes")
         return cls(classes, thresholds, calibration, weights)

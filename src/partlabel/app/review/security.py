@@ -21,6 +21,8 @@ PERSON = "partlabel.person"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 #: bytes of the body of a request
 MAX_BODY = 1_000_000
+#: seconds in which a request has to be there whole
+PATIENCE = 30.0
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -104,7 +106,11 @@ class Guard:
 
         try:
             cookie = self._admit(scope)
-            body = await self._whole(scope, receive)
+            async with asyncio.timeout(PATIENCE):
+                body = await self._whole(scope, receive)
+        except TimeoutError:
+            await _refuse(send_safely, _Refused(408, "The request took too long."))
+            return
         except _Refused as refused:
             await _refuse(send_safely, refused)
             return
@@ -205,7 +211,7 @@ def _cookies(headers: Headers, name: str) -> list[str]:
 async def _refuse(send: Send, refused: _Refused) -> None:
     body = json.dumps({"error": refused.reason}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers += [(b"connection", b"close")] if refused.status == 413 else []
+    headers += [(b"connection", b"close")] if refused.status in (408, 413) else []
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

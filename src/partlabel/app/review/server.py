@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import signal
 import socket
@@ -9,11 +10,12 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from partlabel.app.review.app import make_app
 from partlabel.app.review.desk import open_desk
@@ -22,8 +24,13 @@ from partlabel.core.errors import UserError
 from partlabel.core.lock import holding
 from partlabel.training.run import Run
 
+#: seconds in which a connection has to begin its first request
+FIRST_REQUEST = 20.0
+#: connections at once, as far as the system allows
+_FILES = 65_536
+
 _SETTINGS: dict[str, Any] = {
-    "log_level": "warning",
+    "log_level": "critical",  # faults are said by the page itself, and what is cut off at the end is no fault
     "access_log": False,
     "server_header": False,
     "proxy_headers": False,
@@ -73,7 +80,8 @@ def serve(
                 addresses = {name: _address(host, port, secret) for name, secret in secrets.items()}
                 addresses = addresses or {"": _address(host, port, token)}
                 made = make_app(desk, host=host, token=token, port=port, people=secrets)
-                config = uvicorn.Config(made, **_SETTINGS)
+                config = uvicorn.Config(made, http=_Prompt, **_SETTINGS)
+                _allow_connections()
                 _Server(config, lambda: _announce(addresses, say, browser)).run(sockets=[listening])
             finally:
                 desk.close()
@@ -101,6 +109,28 @@ def _stopping() -> Generator[None]:
             signal.signal(number, handler)
 
 
+def _allow_connections() -> None:
+    """Raise the number of open files to what the system allows this process."""
+    with suppress(ImportError, ValueError, OSError):  # Windows has no such limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+
+class _Prompt(H11Protocol):
+    """A connection that is closed where nothing comes over it, so that silent ones do not use up all there are."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(FIRST_REQUEST, self._hang_up)
+
+    def _hang_up(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+
 class _Server(uvicorn.Server):
     """A server that tells when it listens."""
 
@@ -126,7 +156,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise UserError(f"{host}:{port}: is no address to listen at ({error})") from None
+        raise UserError(f"{host}:{port}: is no address to listen at ({error.strerror})") from None
     family, kind, protocol, _, address = infos[0]
     listening = socket.socket(family, kind, protocol)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

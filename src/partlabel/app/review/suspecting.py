@@ -10,6 +10,7 @@ import numpy as np
 from partlabel.app.review.board import Keys
 from partlabel.core.errors import UserError
 from partlabel.core.records import read_array, write_array
+from partlabel.core.trouble import keep, machine_says
 from partlabel.labels.table import LabelTable
 
 NOT_YET = "Not looked for yet. Opening this list starts the search, which takes a while."
@@ -60,8 +61,10 @@ class Suspecting:
         except UserError as error:
             self.reason = f"Suspects cannot be found: {error.message}."
             return
-        except Exception:
-            self.reason = "Suspects cannot be found, by a fault of partlabel; the terminal says which."
-            raise
+        except Exception as error:
+            reason = machine_says(error) or "by a fault of partlabel"
+            path = keep(error, ["partlabel", "review", "suspects"])
+            self.reason = f"Suspects cannot be found: {reason}" + ("." if path is None else f"; see {path}.")
+            return
         with self._lock:
             self._keys, self.reason = keys, None

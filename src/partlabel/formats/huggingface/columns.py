@@ -100,7 +100,7 @@ def read_features(path: str, schema: pa.Schema) -> dict[str, Any]:
     try:
         metadata = msgspec.json.decode(content, type=_Metadata)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: the metadata of the columns cannot be read ({error})") from None
+        raise UserError(f"{path}: the metadata of the columns cannot be read") from error
     return (metadata.info and metadata.info.features) or {}
 
 

@@ -149,7 +149,7 @@ def _rows(path: str, content: bytes) -> list[tuple[int, Item]]:
         reader = csv.reader(content.decode("utf-8").splitlines(keepends=True), strict=True)
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: neither JSON lines nor a CSV file of Vertex AI ({error})") from None
+        raise UserError(f"{path}: neither JSON lines nor a CSV file of Vertex AI") from error
     lines: list[tuple[int, Item]] = []
     wrong = []
     for line, row in rows:

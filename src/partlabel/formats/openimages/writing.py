@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
 from partlabel.core.files import replacing
+from partlabel.core.text import as_cell
 from partlabel.labels.pairs import MODEL
 from partlabel.labels.table import LabelTable
 from partlabel.metrics.calibration import sigmoid
@@ -28,12 +29,13 @@ def write(table: LabelTable, path: str) -> None:
 
     Lost: images and classes without a known label, names of classes that have ids, groups, rounds, and which person's
     label came from a review. Of a model's label only the probability is read back: present from
-    ``machine_threshold`` on, otherwise unknown, because machine files hold no absent ones.
+    ``machine_threshold`` on, otherwise unknown, because machine files hold no absent ones. A name that a spreadsheet
+    would take for a formula has ``'`` before it, which reading takes away.
 
     Raises:
         UserError: the place cannot be written to.
     """
-    labels = pa.array(table.class_ids or table.classes, pa.string())
+    labels = pa.array(map(as_cell, table.class_ids or table.classes), pa.string())
     images = table.pair_images()
     with replacing(path) as temporary, open(temporary, "wb") as file:
         file.write(b"ImageID,Source,LabelName,Confidence\n")
@@ -41,9 +43,10 @@ def write(table: LabelTable, path: str) -> None:
             high = min(low + _ROWS, table.num_images)
             part = slice(table.indptr[low], table.indptr[high])
             machine = table.origin[part] == MODEL
+            names = pa.array(map(as_cell, table.images[low:high].to_pylist()), pa.string())
             rows = pa.table(
                 {
-                    "image": table.images.take(pa.array(images[part])),
+                    "image": names.take(pa.array(images[part] - low)),
                     "source": pc.call_function("if_else", [pa.array(machine), "machine", "verification"]),
                     "label": labels.take(pa.array(table.indices[part])),
                     "confidence": _confidences(table, part, machine),

@@ -15,9 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from partlabel.core.errors import UserError
+from partlabel.core.text import CELL, from_cell
 from partlabel.formats.packed import Content, opened
 from partlabel.formats.reading import advance, find_encoding
 from partlabel.formats.table.sheets import open_sheet
@@ -72,7 +74,7 @@ class TextTable(Table):
                 for batch in self._fast(file, columns):
                     advance(content.raw.tell(), content.size)
                     if batch.num_rows:
-                        yield Batch(done, batch.columns)
+                        yield Batch(done, [_from_cells(column) for column in batch.columns])
                         done += batch.num_rows
             # a quote that is not closed swallows the rows after it: the quotes are odd, or rows are fewer than lines
             if file.quotes % 2 or (file.quotes and done != file.lines - self.header_end):
@@ -133,11 +135,12 @@ class TextTable(Table):
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield each row after the header with the line on which it starts; blank lines are skipped.
 
-        Quotes are read as leniently as pyarrow reads them.
+        Quotes are read as leniently as pyarrow reads them; a ``'`` that keeps a cell from being a formula is no part of
+        its text.
         """
         for line, row, _ in _records(self.path, self.encoding, self.separator):
             if line > self.header_end and _is_row(row):
-                yield line, row
+                yield line, [from_cell(cell) for cell in row]
 
     def lines(self, rows: Iterable[int]) -> dict[int, int]:
         """Return the lines of some rows (numbers as in ``batches``); reads the file up to the last of them."""
@@ -206,7 +209,7 @@ def open_table(
     line, header, lines = (readings[separator] or next(filter(None, readings.values())))[0]
     if wrong := _undecoded(encoding, header):
         raise _unreadable(path, [(line, text) for text in wrong])
-    return TextTable(path, encoding, separator, header, line + len(lines) - 1)
+    return TextTable(path, encoding, separator, [from_cell(name) for name in header], line + len(lines) - 1)
 
 
 @contextmanager
@@ -229,6 +232,14 @@ def _parsed(text: Iterable[str], separator: str) -> Iterator[tuple[int, list[str
         yield line, row, taken
         line += len(taken)
         taken.clear()
+
+
+def _from_cells(column: pa.StringArray) -> pa.StringArray:
+    """:func:`partlabel.core.text.from_cell` of a column."""
+    quoted = pc.call_function("starts_with", [column], pc.MatchSubstringOptions("'"))
+    if not pc.call_function("any", [quoted]).as_py():
+        return column
+    return pc.call_function("replace_substring_regex", [column], pc.ReplaceSubstringOptions(CELL, r"\1"))
 
 
 def _is_row(row: Sequence[str]) -> bool:

@@ -3,7 +3,7 @@
 import { readChoice } from "./choice.js";
 import { Desk, sessionAddress } from "./desk.js";
 import { conflictsDialog, exportDialog, helpDialog } from "./dialogs.js";
-import { button, byId, el, say } from "./dom.js";
+import { button, byId, el, say, visible } from "./dom.js";
 import { showFilters } from "./filters.js";
 import { listen } from "./keys.js";
 import { showMeters } from "./meters.js";
@@ -80,9 +80,9 @@ async function start() {
 }
 
 function build(session, browser) {
-  document.title = `${session.run} · partlabel review`;
+  document.title = `${visible(session.run)} · partlabel review`;
   say(byId("run"), session.run);
-  byId("run").title = session.run;
+  byId("run").title = visible(session.run);
   const queues = [...session.queues.map(({ id }) => id), "pictures"];
   setReview(session.review);
   const outbox = new Outbox(session.store, session.run, browser);

@@ -1,6 +1,6 @@
 // Choosing a class by typing part of its name: a combobox with a list, after the ARIA practice.
 
-import { button, el, icon, say } from "./dom.js";
+import { button, el, icon, say, visible } from "./dom.js";
 import { count } from "./wording.js";
 
 /** So many are listed; typing narrows them. */
@@ -34,7 +34,7 @@ export function classSearch(desk) {
   const chosen = () => desk.class?.name ?? "";
   const settle = () => {
     input.value = chosen();
-    input.title = chosen();
+    input.title = visible(chosen());
     clear.hidden = desk.choice.class === null;
     close();
   };

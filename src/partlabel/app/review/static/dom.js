@@ -1,5 +1,11 @@
 // Elements are made here and nowhere else, so that text from the server can only ever become text.
 
+/** What acts on a text instead of being read; see partlabel.core.text. */
+const HIDDEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+/** Attributes that people read or hear. */
+const SAID = new Set(["title", "alt", "aria-label"]);
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Line drawings on a 24 x 24 field; the stroke is the text colour. */
@@ -35,7 +41,7 @@ export function el(tag, attributes = {}, ...children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
     else if (value === true) element.setAttribute(name, "");
-    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, String(value));
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, SAID.has(name) ? visible(String(value)) : String(value));
   }
   element.append(...children.filter((child) => child !== null && child !== undefined && child !== false).map(asChild));
   return element;
@@ -43,7 +49,18 @@ export function el(tag, attributes = {}, ...children) {
 
 /** @param {Node | string | number} child */
 function asChild(child) {
-  return child instanceof Node ? child : String(child);
+  return child instanceof Node ? child : visible(String(child));
+}
+
+/**
+ * A text with control characters and marks of direction written out, as commands print them.
+ * @param {string} text
+ */
+export function visible(text) {
+  return text.replace(HIDDEN, (found) => {
+    const code = found.charCodeAt(0);
+    return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+  });
 }
 
 /**
@@ -64,7 +81,8 @@ export function icon(name) {
 
 /** Text in an element, written only when it differs, so that live regions speak once. */
 export function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const said = visible(text);
+  if (element.textContent !== said) element.textContent = said;
 }
 
 /** The element of the page with this id. @param {string} id @returns {any} */

@@ -1,6 +1,6 @@
 // The grid for one class: starts from the labels as they stand, one sign on a page; what is clicked gets another answer.
 
-import { button, byId, el, icon, say } from "./dom.js";
+import { button, byId, el, icon, say, visible } from "./dom.js";
 import { prefetch } from "./photo.js";
 import { count, counted, imageAddress, likely, pair, standing } from "./wording.js";
 
@@ -101,7 +101,7 @@ export class SheetView {
     this.#measure();
     const name = this.desk.class?.name ?? "";
     this.title.replaceChildren(el("bdi", {}, name), "?");
-    this.title.title = name;
+    this.title.title = visible(name);
     this.title.dataset.length = name.length > 40 ? "very-long" : "short";
     const { items } = this;
     say(this.kicker, items.length ? `${count(questions.place + 1)} to ${count(questions.place + items.length)} of ${count(questions.total)}` : " ");

@@ -1,6 +1,6 @@
 // One picture at a time: its question, the answers, and the other labels of the picture.
 
-import { button, byId, el, icon, say } from "./dom.js";
+import { button, byId, el, icon, say, visible } from "./dom.js";
 import { labelList } from "./picture_labels.js";
 import { photoStage, prefetch } from "./photo.js";
 import { count, imageAddress, likely, pair, standing } from "./wording.js";
@@ -114,7 +114,7 @@ export class SingleView {
     this.photo.show(item);
     say(this.file, item.picture);
     say(this.size, "\u00a0");
-    this.caption.title = item.picture;
+    this.caption.title = visible(item.picture);
     this.loaded = null;
     this.labels.wait();
     try {
@@ -142,7 +142,7 @@ export class SingleView {
       this.question.dataset.name = name;
       this.question.dataset.length = name.length > VERY_LONG ? "very-long" : name.length > LONG ? "long" : "short";
       this.question.replaceChildren(el("span", { class: "unseen" }, "In this image: "), el("bdi", {}, name), asked ? "?" : "");
-      this.question.title = name;
+      this.question.title = visible(name);
     }
     for (const one of Object.values(this.buttons)) one.disabled = !asked;
   }
