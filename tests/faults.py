@@ -136,8 +136,8 @@ FAULTS = [
     Fault(
         "method/curriculum.py",
         "the prior is drawn to 1/2",
-        "strength * (present.sum() / known.sum())",
-        "strength * 0.5",
+        "strength * common) /",
+        "strength * 0.5) /",
         CURRICULUM,
     ),
     Fault(
