@@ -19,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-WIDTH = 100
+WIDTH = 80
 ROOT = Path(__file__).resolve().parents[1]
 INDEX, FOLDER = ROOT / "docs" / "cli.md", ROOT / "docs" / "commands"
 OUTPUTS = FOLDER / "outputs.json"

@@ -78,15 +78,17 @@ class Rows:
 
 def known_at_random(table: LabelTable, share: float, seed: int) -> NDArray[np.int8]:
     """Labels of which a share is known."""
-    return table.dense() if share == 1 else simulate.partial(table, share, seed).dense()
+    if share == 1:
+        return table.dense()
+    if share * table.num_classes < 0.5:  # rounded, no image would have a label
+        return simulate.partial(table, share, seed, per_image="bernoulli").dense()
+    return simulate.partial(table, share, seed).dense()
 
 
 def headline(name: str, x: Features, x_test: Features, table: LabelTable, test: LabelTable) -> None:
     """The rows of ``headline``."""
     rows, truth = Rows(f"headline-{name}"), test.dense()
     for share in SHARES:
-        if share * table.num_classes < 0.5:  # no image would have a label
-            continue
         for seed in SEEDS if share < 1 else range(1):
             labels = known_at_random(table, share, seed)
             for what, rounds in (("with the round", Round()), ("without", None)):

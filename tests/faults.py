@@ -22,7 +22,7 @@ class Fault(NamedTuple):
 
 LOSS, GRAPH, CURRICULUM = "method/test_loss.py", "method/test_graph.py", "method/test_curriculum.py"
 UNCERTAINTY, RIVALS = "method/test_uncertainty.py", "method/other_losses"
-EVALUATE, ACCUMULATOR = "metrics/test_evaluate.py", "metrics/test_accumulator.py"
+EVALUATE, ACCUMULATOR = "metrics/test_evaluate.py metrics/test_ranking.py", "metrics/test_accumulator.py"
 TABLE, SPLIT, SIMULATE = "labels/test_table.py", "labels/test_split.py", "labels/test_simulate.py"
 RISK, CALIBRATION = "metrics/test_risk_control.py", "metrics/test_calibration.py"
 CODING, CASES = "formats/test_coding.py", "formats/test_table_cases.py"
@@ -136,8 +136,8 @@ FAULTS = [
     Fault(
         "method/curriculum.py",
         "the prior is drawn to 1/2",
-        "strength * (present.sum() / known.sum())",
-        "strength * 0.5",
+        "strength * common) /",
+        "strength * 0.5) /",
         CURRICULUM,
     ),
     Fault(
@@ -475,7 +475,7 @@ FAULTS = [
         "uncertain pairs become absent",
         "value[listed] = self.value\n",
         "value[listed] = np.where(self.value == 0, -1, self.value)\n",
-        "formats/test_spine.py formats/test_coco.py formats/test_voc.py",
+        "formats/test_spine.py formats/test_coco.py formats/test_voc.py formats/test_voc_random.py",
     ),
     Fault(
         "formats/source.py",
@@ -510,7 +510,7 @@ FAULTS = [
         "difficult counts as present",
         "np.where(value == 0, DIFFICULT[options.difficult], value),",
         "np.where(value == 0, 1, value),",
-        "formats/test_voc.py",
+        "formats/test_voc.py formats/test_voc_random.py",
     ),
     Fault(
         "formats/openimages/rows.py",

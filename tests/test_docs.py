@@ -88,6 +88,7 @@ def writer(name):
     return module
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="docstrings lose their indentation, and lists look otherwise")
 def test_cli_reference_is_current():
     pages = writer("write_cli").reference()
     for path, text in pages.items():

@@ -52,7 +52,7 @@ def test_metrics_print_on_a_screen():
 
 def test_a_run_says_what_it_is(tmp_path):
     table = make_pictures(tmp_path / "p", 12)
-    run = train(table, images=tmp_path / "p", out=tmp_path / "<run>", config=tiny_config(optim__epochs=1))
-    assert str(run).splitlines()[0] == f"Run {tmp_path / '<run>'}"
+    run = train(table, images=tmp_path / "p", out=tmp_path / "&run;", config=tiny_config(optim__epochs=1))
+    assert str(run).splitlines()[0] == f"Run {tmp_path / '&run;'}"
     assert "36 known labels of 12 images and 3 classes" in str(run)
-    assert "&lt;run&gt;" in run._repr_html_()
+    assert "&amp;run;" in run._repr_html_()

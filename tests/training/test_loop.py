@@ -5,16 +5,15 @@ import sys
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import partlabel.training.epoch
-import partlabel.training.loop
 from partlabel import Config, LabelTable, Model, simulate
 from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.tasks.evaluate import evaluate
 from partlabel.tasks.predict import score
 from partlabel.training.loop import train
 from tests.pictures import CLASSES, make_pictures, tiny_config
+from tests.training.looking import rows, same, weights
 
 
 @pytest.fixture(autouse=True)
@@ -25,21 +24,6 @@ def _cache(tmp_path, monkeypatch):
 @pytest.fixture
 def table(tmp_path):
     return make_pictures(tmp_path / "pictures", 12)
-
-
-def weights(run, which="last"):
-    return load_file(run / which / "model.safetensors")
-
-
-def same(a, b):
-    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
-
-
-def rows(run):
-    """The rows of metrics.jsonl without what depends on the clock."""
-    clock = ("seconds", "images_per_second", "checksum")
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key not in clock} for line in lines]
 
 
 @pytest.mark.slow
@@ -95,87 +79,6 @@ def test_last_batch_of_one_image(tmp_path, table, images, batch, freeze):
     summary = train(table.select(mixed), tmp_path / "pictures", out=tmp_path / "run", config=config).summary
     assert summary["images_trained"] == images
     assert all(torch.isfinite(value).all() for value in weights(tmp_path / "run").values())
-
-
-def stop_before(monkeypatch, epoch):
-    original = partlabel.training.loop.train_epoch
-
-    def stopping(job, state, batches, number):
-        if number == epoch:
-            raise KeyboardInterrupt
-        return original(job, state, batches, number)
-
-    monkeypatch.setattr(partlabel.training.loop, "train_epoch", stopping)
-
-
-def stop_inside(monkeypatch, epoch):
-    """Kill in the middle of an epoch: after its first step."""
-    original, steps = partlabel.training.epoch.step, []
-
-    def stopping(*arguments, **keywords):
-        steps.append(1)
-        if len(steps) == epoch * 2 + 2:
-            raise KeyboardInterrupt
-        return original(*arguments, **keywords)
-
-    monkeypatch.setattr(partlabel.training.epoch, "step", stopping)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stop", [stop_before, stop_inside])
-@pytest.mark.parametrize("freeze", ["none", "all"])
-def test_resumed_run_equals_one_that_never_stopped(tmp_path, table, monkeypatch, stop, freeze):
-    config = tiny_config(
-        optim__epochs=4, optim__step_after=[3], validation=0.34, freeze=freeze, model__dropout=0.3, model__graph=True
-    )
-    train(table, tmp_path / "pictures", out=tmp_path / "a", config=config)
-    with monkeypatch.context() as patched:
-        stop(patched, 2)
-        with pytest.raises(KeyboardInterrupt):
-            train(table, tmp_path / "pictures", out=tmp_path / "b", config=config)
-    assert len(rows(tmp_path / "b")) == 2
-    train(table, tmp_path / "pictures", out=tmp_path / "b", config=config, resume=True)
-    for which in ("last", "best"):
-        assert same(weights(tmp_path / "a", which), weights(tmp_path / "b", which))
-    assert rows(tmp_path / "a") == rows(tmp_path / "b")
-    for name in ("labels.parquet", "validation.parquet"):
-        a, b = (LabelTable.read_parquet(tmp_path / run / name) for run in "ab")
-        assert a.content_hash() == b.content_hash()
-
-
-def test_half_written_checkpoint_is_passed_over(tmp_path, table, monkeypatch):
-    config = tiny_config(optim__epochs=3)
-    train(table, tmp_path / "pictures", out=tmp_path / "a", config=config)
-    with monkeypatch.context() as patched:
-        stop_before(patched, 2)
-        with pytest.raises(KeyboardInterrupt):
-            train(table, tmp_path / "pictures", out=tmp_path / "b", config=config)
-    newest = tmp_path / "b" / "checkpoints" / "epoch-2.pt"
-    newest.write_bytes(newest.read_bytes()[:1000])
-    with pytest.warns(PartlabelWarning, match=r"epoch-2\.pt: is damaged.*going on from epoch-1\.pt"):
-        train(table, tmp_path / "pictures", out=tmp_path / "b", config=config, resume=True)
-    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
-
-
-def test_a_finished_run_is_neither_overwritten_nor_continued_with_other_things(tmp_path, table):
-    config = tiny_config(optim__epochs=1)
-    train(table, tmp_path / "pictures", out=tmp_path / "run", config=config)
-    with pytest.raises(UserError, match="holds a run already"):
-        train(table, tmp_path / "pictures", out=tmp_path / "run", config=config)
-    with pytest.raises(UserError, match="cannot be resumed") as caught:
-        train(
-            table.select(range(5)),
-            tmp_path / "pictures",
-            out=tmp_path / "run",
-            config=config.replace(seed=1),
-            resume=True,
-        )
-    assert caught.value.offenders[0] == "seed: 0 -> 1"
-    assert caught.value.offenders[1].startswith("labels: ")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.txt").write_text("")
-    with pytest.raises(UserError, match="is not an empty folder"):
-        train(table, tmp_path / "pictures", out=tmp_path / "other", config=config)
 
 
 def test_same_seed_same_weights_another_seed_others(tmp_path, table):
@@ -401,24 +304,6 @@ def test_frozen_run_from_an_earlier_model_starts_where_it_ended(tmp_path, table)
     assert all(torch.allclose(old[key], new[key], atol=1e-6) for key in old)
 
 
-def test_resume_with_another_validation_table_or_other_pictures(tmp_path, table):
-    config = tiny_config(optim__epochs=1, images__on_bad="skip")
-    held, table = table.select(range(4)), table.select(range(4, 12))
-    train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, validation=held)
-    with pytest.raises(UserError, match="cannot be resumed"):
-        train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, resume=True)
-    (tmp_path / "pictures" / "011.png").unlink()
-    with pytest.raises(UserError, match="cannot be resumed"):
-        train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, resume=True, validation=held)
-
-
-def test_finished_run_resumed_changes_nothing_and_a_new_one_says_so(tmp_path, table, capsys):
-    config = tiny_config(optim__epochs=1)
-    summary = train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, resume=True).summary
-    assert "a new one begins" in capsys.readouterr().err
-    assert train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, resume=True).summary == summary
-
-
 def test_broken_link_is_a_missing_picture(tmp_path, table):
     (tmp_path / "pictures" / "002.png").unlink()
     (tmp_path / "pictures" / "002.png").symlink_to(tmp_path / "nowhere")
@@ -436,15 +321,6 @@ def test_cache_folder_that_cannot_be_written(tmp_path, table, monkeypatch):
     train(table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config(optim__epochs=1))
     with pytest.warns(PartlabelWarning, match="stay in memory"):
         train(table, tmp_path / "pictures", out=tmp_path / "frozen", config=tiny_config(freeze="all"))
-
-
-def test_disk_that_fills_up_while_saving(tmp_path, table, monkeypatch):
-    def full(*_):
-        raise RuntimeError("[enforce fail at inline_container.cc:778] . PytorchStreamWriter failed writing file")
-
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(UserError, match="resume when there is room"):
-        train(table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config())
 
 
 def test_loss_without_a_solution_stops_before_anything_is_written(tmp_path, table):
