@@ -94,7 +94,6 @@ def make(folder: Path, sizes: tuple[int, ...]) -> None:
         value = random.choice(np.array([-1, 1], np.int8), len(cls))
         LabelTable.from_pairs(names[:size], classes, image, cls, value).write_parquet(folder / f"{size}.parquet")
         draw(folder / f"scores-{size}", model, names[:size])
-        aside(make_run, folder, size)
 
 
 def make_run(folder: Path, size: int) -> None:
@@ -183,6 +182,8 @@ def main() -> None:
         folder = Path(made, "work")
         os.environ["PARTLABEL_CACHE"] = str(Path(made, "cache"))
         aside(make, folder, chosen.sizes)
+        for size in chosen.sizes:  # each forked from this process, which has started no thread of pyarrow
+            aside(make_run, folder, size)
         for size in chosen.sizes:
             for name in chosen.task or TASKS:
                 if name not in OF_IMAGES or size <= IMAGES:
