@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partlabel import formats
+from partlabel import LabelTable, formats
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
 from partlabel.formats.table import sheets
@@ -270,6 +270,23 @@ def test_the_options_that_an_error_suggests_can_be_copied(tmp_path, monkeypatch,
         assert main([*command, *shlex.split(copied)]) == 0
     assert main(["import", "csv", "t.csv", "-o", "out.parquet"]) == 2
     assert "--coding 1=present,0=absent,-1=uncertain,blank=unknown --ignore '#2,By'" in capsys.readouterr().err
+
+
+def test_words_of_a_field_sheet_are_proposed_as_labels(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = "a,M,Y,n,x\nb,S,no,?,0\nc,M,,y,-\n"
+    for text in (rows, rows.replace(",0", ",n")):  # with a 0, and in words alone
+        (tmp_path / "t.csv").write_text(f"image,Site,cat,dog,owl\n{text}")
+        command = ["import", "csv", "t.csv", "-o", "out.parquet"]
+        assert main(command) == 2
+        error = capsys.readouterr().err
+        assert "Site: M (2), S (1) - not labels" in error
+        assert error.count("- not labels") == 1
+        copied = error.split("To copy and correct: ")[1].splitlines()[0]
+        assert copied.endswith("--ignore Site")
+        assert main([*command, *shlex.split(copied)]) == 0
+        table = LabelTable.read_parquet(tmp_path / "out.parquet")
+        assert table.dense().tolist() == [[1, -1, 1], [-1, 0, -1], [0, 1, 0]]
 
 
 def test_messages_of_the_command_spell_options_as_they_are_typed(tmp_path, monkeypatch, capsys):

@@ -127,6 +127,9 @@ def test_other_tasks_take_the_scores_instead_of_the_images(made, tmp_path):
         evaluate(model, table)
     with pytest.raises(UserError, match="no scores lie there"):
         evaluate(model, table, scores=tmp_path)
+    sheet = [name.upper() if row % 2 else name[:-4] for row, name in enumerate(table.images.to_pylist())]
+    written = LabelTable.from_dense(sheet, CLASSES, table.dense())
+    assert evaluate(model, written, scores=tmp_path / "out").to_dict() == of_images.to_dict()
     other = LabelTable.from_dense(["000.png", "gone.png"], CLASSES, [[1, 0, 0], [1, -1, 0]])
     with pytest.raises(UserError, match="1 of 2 images have no scores there"):
         evaluate(model, other, scores=tmp_path / "out")

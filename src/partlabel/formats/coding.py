@@ -20,6 +20,14 @@ _NUMBER = re.compile(r"([+-]?)0*(\d+)(?:\.0*)?", re.ASCII)
 #: values that some named coding knows; everything else is no label in a table without a declared coding
 VOCABULARY = frozenset({"1", "0", "-1", "", "true", "false", "yes", "no"})
 
+#: what people mostly mean by a value: proposed, with the other one of 0 and -1 in sight, and never read so unasked
+USUAL = {
+    **dict.fromkeys(("true", "yes", "y", "x", "present", "1"), "present"),
+    **dict.fromkeys(("false", "no", "n", "absent", "0", "-1"), "absent"),
+    **dict.fromkeys(("?", "uncertain"), "uncertain"),
+    **dict.fromkeys(("-", "unknown"), "unknown"),
+}
+
 
 @lru_cache(4096)
 def canonical(value: str) -> str:
@@ -164,11 +172,11 @@ def undeclared(
     for name, values in columns.items():
         some = sorted(values.items(), key=lambda item: (-item[1], item[0]))
         text = ", ".join(f"{shown(token)} ({cells})" for token, cells in some[:8]) + (", ..." if len(some) > 8 else "")
-        foreign = "" if VOCABULARY.intersection(values) - {""} else " - not labels"
+        foreign = "" if any(canonical(token) in USUAL for token in values) else " - not labels"
         lines.append(f"{name}: {text}{foreign}")
     seen = {token for values in columns.values() for token in values} if tokens is None else set(tokens)
-    usual = {"true": "present", "yes": "present", "1": "present", "false": "absent", "no": "absent", "0": "absent"}
-    usual["-1"] = "uncertain" if "0" in seen else "absent"
+    seen = {canonical(token) for token in seen}
+    usual = USUAL | ({"-1": "uncertain"} if {"0", "-1"} <= seen else {})
     meanings = [f"{token}={word}" for token, word in usual.items() if token in seen]
     coding = ",".join([*meanings, "blank=unknown"])
     copy = f"--coding {shlex.quote(coding)}"

@@ -49,18 +49,20 @@ class Located:
     outside: list[str] = field(default_factory=list)
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
+    """Return the form in which names are compared, whatever their case and form of Unicode."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
-def _stem(name: str) -> str:
+def stem(name: str) -> str:
+    """Return a name without its ending."""
     return os.path.splitext(name)[0]
 
 
 def _grouped(names: Iterable[str], key: Callable[[str], str]) -> dict[str, list[str]]:
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for name in sorted(names):
-        groups[_folded(key(posixpath.basename(name)))].append(name)
+        groups[folded(key(posixpath.basename(name)))].append(name)
     return groups
 
 
@@ -76,12 +78,12 @@ class _Files:
 
     @cached_property
     def stems(self) -> dict[str, list[str]]:
-        return _grouped((n for n in self.names if os.path.splitext(n)[1].casefold() in PICTURES), _stem)
+        return _grouped((n for n in self.names if os.path.splitext(n)[1].casefold() in PICTURES), stem)
 
     def fitting(self, base: str) -> tuple[list[str], bool]:
         """Return the files that fit a name, and whether their ending was added."""
-        found = self.folded.get(_folded(base), [])
-        return (found, False) if found else (self.stems.get(_folded(base), []), True)
+        found = self.folded.get(folded(base), [])
+        return (found, False) if found else (self.stems.get(folded(base), []), True)
 
 
 class _Tree:
@@ -105,7 +107,7 @@ class _Tree:
         if folder not in self._listed:
             parent, _, base = folder.rpartition("/")
             path, _, inner = self._open(parent)
-            fitting = inner.get(_folded(base), [])
+            fitting = inner.get(folded(base), [])
             name = base if base in fitting or len(fitting) != 1 else fitting[0]
             own = f"{path}/{name}" if path else name
             self._listed[folder] = (own, *self._list(own))

@@ -29,6 +29,7 @@ from partlabel.core.errors import UserError
 from partlabel.core.files import cache_folder, replacing
 from partlabel.core.progress import Reporter
 from partlabel.images import ImageError, check, resolve
+from partlabel.images.among import among
 from partlabel.images.contents import facts_of, known_contents
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
@@ -145,6 +146,9 @@ def _of_shards(
         )
         found = pc.index_in(bare, value_set=there).fill_null(-1)  # pyrefly: ignore[missing-attribute]
         at = np.where(at < 0, found.to_numpy(zero_copy_only=False), at)
+    if (at < 0).any():  # a sheet may write a name in another case, or without its ending
+        left = np.flatnonzero(at < 0)
+        at[left] = among(names.take(pa.array(left)).to_pylist(), there.to_pylist())
     if (at < 0).any():
         lacking = names.take(pa.array(np.flatnonzero(at < 0))).to_pylist()
         raise UserError(f"{folder}: {len(lacking)} of {len(names)} images have no scores there", lacking)

@@ -187,7 +187,9 @@ class Engine:
 
     def set_up(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
         """The model and the optimizer as the processes share them."""
-        return self.fabric.setup(model, optimizer)
+        with warnings.catch_warnings():  # the name it goes by from PyTorch 2.14 on is not known to older ones
+            warnings.filterwarnings("ignore", ".*broadcast_buffers", FutureWarning)
+            return self.fabric.setup(model, optimizer)
 
     def sharing(self, net: Any, share: bool) -> AbstractContextManager[Any]:
         """A forward and backward pass after which the gradient is the mean over the processes, if ``share`` says so.

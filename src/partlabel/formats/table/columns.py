@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from partlabel.formats.coding import NOT_A_LABEL, Coding, canonical
+from partlabel.formats.coding import NOT_A_LABEL, USUAL, Coding, canonical
 from partlabel.formats.source import unique
 
 #: distinct values and bad cells of one column that are kept for an error; the rest is counted
@@ -85,6 +85,17 @@ class Seen:
     def is_mostly_bad(self) -> bool:
         """Whether half of the cells that are not blank, or more, are no label."""
         return self.bad_cells > 0 and 2 * self.bad_cells >= self.tokens.total() - self.tokens[""]
+
+    @property
+    def is_other(self) -> bool:
+        """Whether half of the cells that are not blank, or more, are not even what people write for a label (y, ?)."""
+        usual = sum(cells for token, cells in self.tokens.items() if canonical(token) in USUAL)
+        return self.is_mostly_bad and 2 * usual <= self.tokens.total() - self.tokens[""]
+
+    @property
+    def is_worded(self) -> bool:
+        """Whether all cells are what people write for labels, half of them or more in another way than 1, -1 and 0."""
+        return self.is_mostly_bad and all(not token or canonical(token) in USUAL for token in self.tokens)
 
     @property
     def option(self) -> str:

@@ -219,11 +219,11 @@ class Job:
         how = self.coding.name
         if self.coding is codings.UNDECLARED:
             implied = codings.implied(tokens & codings.VOCABULARY)
-            if implied is None:
+            if implied is None or any(seen.is_worded for seen in self.seen):
                 columns: dict[str, Counter[str]] = {}
                 for seen in self.seen:
                     columns[seen.name] = columns.get(seen.name, Counter()) + seen.tokens
-                other = [seen for seen in self.seen if seen.is_mostly_bad]
+                other = [seen for seen in self.seen if seen.is_other]
                 labels = {token for seen in self.seen if seen not in other for token in seen.tokens}
                 ignored = dict.fromkeys([*(self.options.ignore or []), *(seen.option for seen in other)])
                 raise codings.undeclared(self.report.source, columns, labels, list(ignored))
