@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 
 from experiments import rival_methods as m
 from experiments.closed_form import frozen_features, mean_ap
+from experiments.image_draws import map_of_draws
 from experiments.jobs import Labels
 from experiments.known_labels import draw
 from experiments.main_job import tables
 from experiments.rival_solvers import SOLVERS
 from experiments.store import RESULTS, Store
-from experiments.test_images import map_of_draws
 from partlabel import Config, LabelTable, simulate
 from partlabel.metrics import evaluate
 from partlabel.metrics.thresholds import choose, cuts

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from experiments import rival_combination
+from experiments.image_draws import half_width
 from experiments.reading import Results
 from experiments.rendering import table, words
 from experiments.store import RESULTS, Store
-from experiments.test_images import half_width
 
 ABOUT = """Not of the paper. Square roots of averaged features of EfficientNet-Lite0 at 224 px, frozen, no mirrored
 copies; methods that are trained in steps have 12 epochs of SGD (batches of 128, rate 5 falling to 0 by a cosine;
@@ -86,7 +87,6 @@ def _tuned(setting: str) -> dict[str, dict[str, Any]]:
 
 def render(results: Results) -> str:
     """A table of each setting that was run."""
-    del results
     found, missing = [words(ABOUT)], []
     for setting, title in TITLES.items():
         tuned, rows = _tuned(setting), Store(RESULTS / "rivals" / f"test-{setting}.jsonl").read()
@@ -104,5 +104,5 @@ def render(results: Results) -> str:
         found += [f"{title[0].upper()}{title[1:]}:", table(head, lines)]
     if missing:
         found.append(f"Not run: {'; '.join(missing)}.")
-    found.append("`python -m experiments.rivals tune`, then `test`.")
-    return "\n\n".join(found)
+    found += ["`python -m experiments.rivals tune`, then `test`.", rival_combination.render(results)]
+    return "\n\n".join(part for part in found if part)

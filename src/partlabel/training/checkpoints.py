@@ -64,7 +64,7 @@ class Checkpoints:
                 state = torch.load(path, "cpu", weights_only=True)
             except pickle.UnpicklingError:
                 damaged.append(f"{path}: is not a checkpoint of partlabel, or holds more than tensors and plain values")
-            except (RuntimeError, EOFError, OSError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError):
+            except (RuntimeError, EOFError, OSError, ValueError, zipfile.BadZipFile, zlib.error):
                 damaged.append(f"{path}: is damaged, perhaps by a run that was killed or a full disk")
             else:
                 for text in damaged:
