@@ -60,7 +60,7 @@ def _row(name: str, tuned: dict[str, Any], row: dict[str, Any], base: dict[str, 
     """Cells of a method: its rows of ``tune`` and ``test``; the second is empty where it was not run."""
     variant = tuned["variant"].partition(" (")[2].rstrip(")") or "-"
     chosen = (name, SOURCES[name], variant, f"{max(tuned['maps']):.2f}" if tuned["maps"] else "-")
-    if not row:
+    if not row or row["variant"] != tuned["variant"]:  # another one was best then
         return (*chosen, "-", "-", "-", "-")
     means = (
         f"{np.mean(row[key]):.2f} ± {np.std(row[key], ddof=1):.2f}" if row[key] else "-"
