@@ -12,6 +12,7 @@ from experiments import (
     backbones,
     closed_form_report,
     final_model,
+    fine_tuning,
     graph,
     losses,
     more_images,
@@ -41,6 +42,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Results], str]], ...] = (
     ("A method that cannot fine-tune (figure 16)", "propagation", propagation.render),
     ("Few and uneven labels, as in Open Images (table 3)", "open-images", open_images.render),
     ("A head in closed form (the preset small)", "", closed_form_report.render),
+    ("The last stages of the backbone (the preset small-tuned)", "", fine_tuning.render),
     ("How many images, and how many of their labels", "", more_images.render),
     ("Other published methods under one protocol", "", rivals_report.render),
 )

@@ -312,8 +312,8 @@ class Config:
         """The named setting.
 
         Args:
-            name: a key of :data:`partlabel.training.presets.PRESETS`, which says what each is: "small", "gpu", "paper",
-                "paper-full".
+            name: a key of :data:`partlabel.training.presets.PRESETS`, which says what each is: "small",
+                "small-tuned", "gpu", "paper", "paper-full".
 
         Raises:
             UserError: no preset has that name, or it is "auto", which is chosen for a table.
