@@ -46,7 +46,7 @@ def complete(
         run: Run folder of `partlabel train`, with validation labels. Best made with `partlabel labels hold-out`.
         labels: Label table to complete, a .parquet file. Without it, the training and validation labels of the run.
         images: Folder that the image names of the table start from.
-        scores: Instead of it, a folder of scores that `partlabel predict` wrote in shards, with all classes.
+        scores: Instead of `--images`, a folder of scores that `partlabel predict` wrote, in shards, with all classes.
         output: File to be written.
         precision: Share of the labels filled in that must be right, between 0.5 and 1.
         confidence: Probability with which it must be, between 0.5 and 1.

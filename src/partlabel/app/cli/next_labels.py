@@ -47,7 +47,7 @@ def next_(
         labels: Label table, a .parquet file; better with all that is known by now. Without it, the labels of the run,
             which lack the images held out for validation.
         images: Folder that the image names of the table start from.
-        scores: Instead of it, a folder of scores that `partlabel predict` wrote in shards, with all classes.
+        scores: Instead of `--images`, a folder of scores that `partlabel predict` wrote, in shards, with all classes.
         output: CSV file to be written.
         budget: Number of questions.
         random: Share of the questions that are drawn at random.
