@@ -15,19 +15,15 @@ from partlabel.training.discriminant import _FACTORS, _USUAL_LABELS, _USUAL_SHAR
 #: of the features of the grid
 CHANNELS = 1280
 
-ABOUT = """Not of the paper. The preset `small` solves a linear head in closed form on frozen features: a
-regularised discriminant with the covariance of all images, labelled or not, on the square root of the averaged
-features, and one round of self-training (half of the present labels that are expected among the unknown ones become
-present with weight 0.25, the lower four fifths of the others absent). The strength of the regularisation is chosen
-for each table, by the evidence, drawn to a usual value where few present labels are known, and by out-of-fold
-average precision. All of it was chosen on held-out training images. A seed draws the known labels. `asked`: 1 %
-known at random, then asked in rounds (12 up to 10 %) by the growth rule of `partlabel next` up to the share; how
-many unknown labels are present is read from that 1 %. Rows marked * are of an earlier version: the evidence alone,
-all other unknown labels absent in the round, six rounds of questions, and the share of present ones read from all
-known labels. `digits` is a second data set: 3,000 scenes of handwritten digits to learn from and 1,500 to measure
-on, drawn by `partlabel demo`, at 96 px; both columns are the mAP of its ten classes."""
-#: measured before the last changes
-EARLIER = ("headline-lite0-288", "asked-lite0-288", "headline-lite2-288")
+ABOUT = """Not of the paper. The preset `small` solves a linear head in closed form on frozen features: a regularised
+discriminant with the covariance of all images, labelled or not, on the square root of the averaged features, and one
+round of self-training (half of the present labels that are expected among the unknown ones become present with weight
+0.25, the lower four fifths of the others absent). The strength of the regularisation is chosen for each table, by the
+evidence, drawn to a usual value where few present labels are known, and by out-of-fold average precision. All of it
+was chosen on held-out training images. A seed draws the known labels. `asked`: 1 % known at random, then asked in
+rounds (12 up to 10 %) by the growth rule of `partlabel next` up to the share; how many unknown labels are present is
+read from that 1 %. `digits` is a second data set: 3,000 scenes of handwritten digits to learn from and 1,500 to
+measure on, drawn by `partlabel demo`, at 96 px; both columns are the mAP of its ten classes."""
 GRID = """Tables of {sizes} training images, 2, 12 and 80 classes, 1 to 100 % known, at random (each pair with the same
 chance), by habit (each image with a rate of its own, present labels three times as likely) or of one sign (present
 labels only); mAP on 2,000 images held out, with the strength that the table chooses and with the best of eleven
@@ -62,14 +58,13 @@ def render(results: Results) -> str:
     lines = []
     for network in ("lite0-224", "lite0-288", "lite2-288", "digits"):
         for what in ("headline", "asked"):
-            mark = "*" if f"{what}-{network}" in EARLIER else ""
             groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
             for name, row in _read(f"{what}-{network}").items():
                 share, _, rest = name.partition(", seed ")
                 groups[share + (", no round" if rest.endswith("without") else "")].append(row)
             for name, rows in groups.items():
                 maps = ([row[key] for row in rows] for key in ("map80", "map18"))
-                lines.append((network + mark, name, str(len(rows)), *(_mean(values) for values in maps)))
+                lines.append((network, name, str(len(rows)), *(_mean(values) for values in maps)))
     found = [words(ABOUT), table(("network and size", "labels", "seeds", "mAP80", "mAP18"), lines)]
     grid = _read("grid-lite0-288")
     if grid:

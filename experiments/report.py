@@ -12,6 +12,7 @@ from experiments import (
     backbones,
     closed_form_report,
     final_model,
+    fine_tuning,
     graph,
     losses,
     more_images,
@@ -25,7 +26,7 @@ from experiments import (
 )
 from experiments.reading import Claim, Results
 from experiments.rendering import number, report_folder, words
-from partlabel.core.files import write_text
+from partlabel.core.files import replacing
 
 #: title, command, renderer
 SECTIONS: tuple[tuple[str, str, Callable[[Results], str]], ...] = (
@@ -41,6 +42,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Results], str]], ...] = (
     ("A method that cannot fine-tune (figure 16)", "propagation", propagation.render),
     ("Few and uneven labels, as in Open Images (table 3)", "open-images", open_images.render),
     ("A head in closed form (the preset small)", "", closed_form_report.render),
+    ("The last stages of the backbone (the preset small-tuned)", "", fine_tuning.render),
     ("How many images, and how many of their labels", "", more_images.render),
     ("Other published methods under one protocol", "", rivals_report.render),
 )
@@ -142,5 +144,6 @@ def write(results: Results) -> Path:
     """Write the file and its plots; gives its path."""
     own = results.preset.name
     path = report_folder(results) / ("RESULTS.md" if own == "frozen" else f"RESULTS-{own}.md")
-    write_text(path, text(results))
+    with replacing(path) as temporary:  # looks for the folder before the plots make one
+        temporary.write_text(text(results), encoding="utf-8")
     return path

@@ -196,10 +196,10 @@ def measure(bench: Bench, setting: str, only: list[str] | None = None) -> None:
     labels = np.stack([known_labels(setting, bench.table, seed) for seed in SEEDS])
     data = bench.data(labels)
     for name in dict.fromkeys(name for name, _ in methods(setting, only)):
-        if name in found:
+        variant, row = chosen(setting, name)
+        if name in found and found[name]["variant"] == row_name(name, variant):
             continue
         began = time.process_time()
-        variant, row = chosen(setting, name)
         if name in SOLVERS:
             scores = np.stack([SOLVERS[name][0](bench.x, y, bench.x_test, **variant) for y in labels])
         else:

@@ -47,7 +47,7 @@ def test_every_experiment_runs_and_is_rendered(
 
     main(["results", "--preset", "smoke", "--results", str(results)])
     text = (results / "RESULTS-smoke.md").read_text()
-    assert text.count("\n## ") == 15
+    assert text.count("\n## ") == 16
     value = table.read()[jobs[0].name]["metrics"]["mean_ap"]
     assert f"{value:.2f}" in text
     for picture in ("strategies", "losses", "g-value", "graph", "learning-rate"):

@@ -89,5 +89,5 @@ def test_bad_files_are_explained(tmp_path, text, message):
 def test_missing_file_and_preset(tmp_path):
     with pytest.raises(UserError, match=r"none\.toml: cannot be read"):
         Config.read(tmp_path / "none.toml")
-    with pytest.raises(UserError, match="small, gpu, paper, paper-full"):
+    with pytest.raises(UserError, match="small, small-tuned, gpu, paper, paper-full"):
         Config.preset("large")

@@ -312,8 +312,8 @@ class Config:
         """The named setting.
 
         Args:
-            name: a key of :data:`partlabel.training.presets.PRESETS`, which says what each is: "small", "gpu", "paper",
-                "paper-full".
+            name: a key of :data:`partlabel.training.presets.PRESETS`, which says what each is: "small",
+                "small-tuned", "gpu", "paper", "paper-full".
 
         Raises:
             UserError: no preset has that name, or it is "auto", which is chosen for a table.
@@ -387,20 +387,13 @@ class Config:
 
 
 def _unknown_names(document: dict[str, Any], kind: type, prefix: str = "") -> list[str]:
-    fields = {f.name: f for f in dataclasses.fields(kind)}
-    parts = {
-        "model": ModelConfig,
-        "images": ImageConfig,
-        "augment": AugmentConfig,
-        "loss": LossConfig,
-        "optim": OptimConfig,
-        "relabel": RelabelConfig,
-        "self_training": SelfTrainingConfig,
-    }
+    fields = {f.name: f.default_factory for f in dataclasses.fields(kind)}
     unknown = []
     for name, value in document.items():
         if name not in fields:
             unknown.append(prefix + name)
-        elif not prefix and name in parts and isinstance(value, dict):
-            unknown += _unknown_names(value, parts[name], f"{name}.")
+            continue
+        part = fields[name]
+        if isinstance(part, type) and isinstance(value, dict):
+            unknown += _unknown_names(value, part, f"{name}.")
     return unknown

@@ -46,7 +46,7 @@ def complete(
         run: Run folder of `partlabel train`, with validation labels. Best made with `partlabel labels hold-out`.
         labels: Label table to complete, a .parquet file. Without it, the training and validation labels of the run.
         images: Folder that the image names of the table start from.
-        scores: Instead of it, a folder of scores that `partlabel predict` wrote in shards, with all classes.
+        scores: Instead of `--images`, a folder of scores that `partlabel predict` wrote, in shards, with all classes.
         output: File to be written.
         precision: Share of the labels filled in that must be right, between 0.5 and 1.
         confidence: Probability with which it must be, between 0.5 and 1.
@@ -99,12 +99,14 @@ def hold_out(
         seed: Number that decides which labels are drawn.
     """
     with reporting(json) as report:
+        from partlabel.core.files import replacing_together
         from partlabel.labels.holdout import hold_out as draw
         from partlabel.labels.table import LabelTable
 
         kept, aside = draw(LabelTable.read_parquet(labels), share, seed)
-        aside.write_parquet(held_out)
-        kept.write_parquet(output)
+        with replacing_together(output, held_out) as (new_kept, new_aside):
+            kept.write_parquet(new_kept)
+            aside.write_parquet(new_aside)
         result = {
             "output": str(output),
             "held_out": str(held_out),

@@ -36,7 +36,7 @@ def evaluate(
         run: Run folder of `partlabel train`, or an .onnx file of `partlabel export`.
         labels: Label table to measure on, a .parquet file; better one with images that were not trained on.
         images: Folder that the image names of the table start from.
-        scores: Instead of it, a folder of scores that `partlabel predict` wrote in shards, with all classes.
+        scores: Instead of `--images`, a folder of scores that `partlabel predict` wrote, in shards, with all classes.
     """
     with reporting(json) as report:
         from partlabel.labels.table import LabelTable

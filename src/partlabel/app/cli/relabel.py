@@ -39,7 +39,7 @@ def relabel(
         run: Run folder of `partlabel train`.
         labels: Label table, a .parquet file.
         images: Folder that the image names of the table start from.
-        scores: Instead of it, a folder of scores that `partlabel predict` wrote in shards, with all classes.
+        scores: Instead of `--images`, a folder of scores that `partlabel predict` wrote, in shards, with all classes.
         output: Where the label table with the new labels is written.
         also: Run folder of another model; the scores of all are averaged. Can be given several times.
         strategy: What makes a label easy, see above. Without it, that of the run's settings.

@@ -40,8 +40,8 @@ def suspects(
         labels: Label table, a .parquet file; without it, the labels that the run was trained and validated on. With the
             table that the run was trained from, stored features are used and it is fast.
         images: Folder that the image names of the table start from.
-        scores: Instead of it, a folder of scores that `partlabel predict` wrote in shards, with all classes. They judge
-            labels that the run was not trained on: those of its validation part, or the new ones of the table.
+        scores: Instead of `--images`, a folder of scores that `partlabel predict` wrote, in shards, with all classes.
+            They judge labels that the run was not trained on: those of its validation part, or new ones of the table.
         output: Where the list is written, a .csv file.
         seed: Number that decides the folds.
     """
