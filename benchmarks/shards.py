@@ -1,7 +1,8 @@
 """Prediction of shards by many processes: how well they share the work, and what is left when they are killed.
 
-Run ``python -m benchmarks.shards share`` (plain processes and Ray, 1 to 8 workers; a pretended accelerator of 50 ms
-an image, so that the cores of this machine do not count) and ``python -m benchmarks.shards kill`` (50 workers killed or
+Run ``python -m benchmarks.shards share`` (plain processes and Ray, 1 to 8 workers, or ``share ray 1 4`` for some of
+them, while rows of others stay; a pretended accelerator of 50 ms an image, so that the cores of this machine do not
+count) and ``python -m benchmarks.shards kill`` (50 workers killed or
 stopped at random moments). The union of all shards is compared with one process, to the bit. Results are in
 ``benchmarks/results/shards.json``.
 """
@@ -88,10 +89,11 @@ def union(folder: Path) -> tuple[list[str], np.ndarray]:
     return [names[i] for i in order], read_scores(files).dense()[order]
 
 
-def share(folder: Path, counts: tuple[int, ...], pause: float = 0.05) -> list[dict[str, Any]]:
-    """Time 1 to 8 workers."""
-    rows: list[dict[str, Any]] = []
-    for engine in ("processes", "ray"):
+def share(
+    folder: Path, rows: list[dict[str, Any]], names: tuple[str, ...], counts: tuple[int, ...], pause: float = 0.05
+) -> list[dict[str, Any]]:
+    """Time workers; efficiency is against one worker of the same engine, measured now or in the rows that are there."""
+    for engine in names:
         for count in counts:
             output = f"{engine}-{count}"
             if engine == "processes":
@@ -100,14 +102,16 @@ def share(folder: Path, counts: tuple[int, ...], pause: float = 0.05) -> list[di
                 seconds = max(row["end"] for row in said) - max(row["start"] for row in said)
             else:
                 seconds = on_ray(folder, output, count, pause)
-            names, scores = union(folder / output)
-            first = union(folder / "processes-1")
-            same = names == first[0] and np.array_equal(scores, first[1])
+            images, scores = union(folder / output)
+            first = union(folder / "first")
+            same = images == first[0] and np.array_equal(scores, first[1])
+            rows = [row for row in rows if (row["engine"], row["workers"]) != (engine, count)]
             rows.append({"engine": engine, "workers": count, "seconds": seconds, "equal_to_one_process": same})
-            alone = next(row["seconds"] for row in rows if row["engine"] == engine and row["workers"] == 1)
-            rows[-1]["efficiency"] = alone / seconds / count
             print(rows[-1], flush=True)
-    return rows
+    for row in rows:
+        alone = next(own["seconds"] for own in rows if own["engine"] == row["engine"] and own["workers"] == 1)
+        row["efficiency"] = alone / row["seconds"] / row["workers"]
+    return sorted(rows, key=lambda row: (row["engine"], row["workers"]))
 
 
 def on_ray(folder: Path, output: str, count: int, pause: float) -> float:
@@ -174,7 +178,7 @@ def kill(folder: Path, events: int = 50, pause: float = 0.1) -> dict[str, Any]:
         old.join()
     codes = sorted({own.exitcode for own in (*running, *stopped)})
     names, scores = union(folder / "killed")
-    expected = union(folder / "processes-1")
+    expected = union(folder / "first")
     left = [path.name for path in (folder / "killed").iterdir() if not path.name.endswith(".parquet")]
     return {
         **counts,
@@ -209,11 +213,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made, "work")
         make(folder)
+        torch.set_num_threads(1)
+        fork(folder, "first", 0.0).join()
         if chosen.what == "share":
-            result["share"] = share(folder, (1, 2, 4, 8))
+            own = tuple(name for name in chosen.rest if not name.isdigit()) or ("processes", "ray")
+            counts = tuple(int(count) for count in chosen.rest if count.isdigit()) or (1, 2, 4, 8)
+            result["share"] = share(folder, result.get("share", []), own, counts)
         else:
-            torch.set_num_threads(1)
-            fork(folder, "processes-1", 0.0).join()
             result["kill"] = kill(folder)
             print(result["kill"])
     write_json(RESULT, result)

@@ -26,7 +26,7 @@ from experiments import (
 )
 from experiments.reading import Claim, Results
 from experiments.rendering import number, report_folder, words
-from partlabel.core.files import write_text
+from partlabel.core.files import replacing
 
 #: title, command, renderer
 SECTIONS: tuple[tuple[str, str, Callable[[Results], str]], ...] = (
@@ -144,5 +144,6 @@ def write(results: Results) -> Path:
     """Write the file and its plots; gives its path."""
     own = results.preset.name
     path = report_folder(results) / ("RESULTS.md" if own == "frozen" else f"RESULTS-{own}.md")
-    write_text(path, text(results))
+    with replacing(path) as temporary:  # looks for the folder before the plots make one
+        temporary.write_text(text(results), encoding="utf-8")
     return path

@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 
 from experiments import rival_methods as m
 from experiments.closed_form import frozen_features, mean_ap
+from experiments.image_draws import map_of_draws
 from experiments.jobs import Labels
 from experiments.known_labels import draw
 from experiments.main_job import tables
 from experiments.rival_solvers import SOLVERS
 from experiments.store import RESULTS, Store
-from experiments.test_images import map_of_draws
 from partlabel import Config, LabelTable, simulate
 from partlabel.metrics import evaluate
 from partlabel.metrics.thresholds import choose, cuts
@@ -196,10 +196,10 @@ def measure(bench: Bench, setting: str, only: list[str] | None = None) -> None:
     labels = np.stack([known_labels(setting, bench.table, seed) for seed in SEEDS])
     data = bench.data(labels)
     for name in dict.fromkeys(name for name, _ in methods(setting, only)):
-        if name in found:
+        variant, row = chosen(setting, name)
+        if name in found and found[name]["variant"] == row_name(name, variant):
             continue
         began = time.process_time()
-        variant, row = chosen(setting, name)
         if name in SOLVERS:
             scores = np.stack([SOLVERS[name][0](bench.x, y, bench.x_test, **variant) for y in labels])
         else:

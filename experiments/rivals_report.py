@@ -6,22 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from experiments import rival_combination
+from experiments.image_draws import half_width
 from experiments.reading import Results
 from experiments.rendering import table, words
 from experiments.store import RESULTS, Store
-from experiments.test_images import half_width
 
 ABOUT = """Not of the paper. Square roots of averaged features of EfficientNet-Lite0 at 224 px, frozen, no mirrored
-copies; methods that are trained in steps have 12 epochs of SGD (batches of 128, rate 5 falling to 0 by a cosine;
-losses that leave unknown labels out are divided by the share that is known, so that steps are as large as with all
-labels). Each method has the variant and the weight decay (of five, 4e-4 to 0.1, and of two smaller ones where the
-smallest is best) with the best mAP80 on a fifth of the training images, whose labels are all known for that; one draw
-of known labels chooses, five measure on the test images. `micro-F1` is at one threshold for all classes, chosen on
-that fifth. `difference` is to BCE, or where no absent label is known to AN, with its 95 % interval; that covers the
-five draws of known labels and the draw of test images (paired bootstrap, 100 draws), and with * only the former.
-`held-out fifth` is the mAP80 there, of the one draw; `-` was not run on the test images. Methods that need maps
-(saliency regularisation, BoostLU) cannot be had from averages; SST and SARB are taken over as far as averages allow,
-so these rows speak of the idea and not of the papers' networks."""
+copies; methods that are trained in steps have 12 epochs of SGD (batches of 128, rate 5 falling to 0 by a cosine; losses
+that leave unknown labels out are divided by the share that is known, so that steps are as large as with all labels).
+Each method has the variant and the weight decay (of five, 4e-4 to 0.1, and of two smaller ones where the smallest is
+best, but not for blending and co-occurrence) with the best mAP80 on a fifth of the training images, whose labels are
+all known for that; one draw of known labels chooses, five measure on the test images. `micro-F1` is at one threshold
+for all classes, chosen on that fifth. `difference` is to BCE, or where no absent label is known to AN, with its 95 %
+interval; that covers the five draws of known labels and the draw of test images (paired bootstrap, 100 draws), and with
+* only the former. `held-out fifth` is the mAP80 there, of the one draw; `-` was not run on the test images. Methods
+that need maps (saliency regularisation, BoostLU) cannot be had from averages; SST and SARB are taken over as far as
+averages allow, so these rows speak of the idea and not of the papers' networks."""
 SOURCES = {
     "bce": "binary cross-entropy of the known labels; under equal shares known partial-BCE is the same",
     "partial-bce": "Durand et al. 2019",
@@ -60,7 +61,7 @@ def _row(name: str, tuned: dict[str, Any], row: dict[str, Any], base: dict[str, 
     """Cells of a method: its rows of ``tune`` and ``test``; the second is empty where it was not run."""
     variant = tuned["variant"].partition(" (")[2].rstrip(")") or "-"
     chosen = (name, SOURCES[name], variant, f"{max(tuned['maps']):.2f}" if tuned["maps"] else "-")
-    if not row:
+    if not row or row["variant"] != tuned["variant"]:  # another one was best then
         return (*chosen, "-", "-", "-", "-")
     means = (
         f"{np.mean(row[key]):.2f} ± {np.std(row[key], ddof=1):.2f}" if row[key] else "-"
@@ -86,7 +87,6 @@ def _tuned(setting: str) -> dict[str, dict[str, Any]]:
 
 def render(results: Results) -> str:
     """A table of each setting that was run."""
-    del results
     found, missing = [words(ABOUT)], []
     for setting, title in TITLES.items():
         tuned, rows = _tuned(setting), Store(RESULTS / "rivals" / f"test-{setting}.jsonl").read()
@@ -104,5 +104,5 @@ def render(results: Results) -> str:
         found += [f"{title[0].upper()}{title[1:]}:", table(head, lines)]
     if missing:
         found.append(f"Not run: {'; '.join(missing)}.")
-    found.append("`python -m experiments.rivals tune`, then `test`.")
-    return "\n\n".join(found)
+    found += ["`python -m experiments.rivals tune`, then `test`.", rival_combination.render(results)]
+    return "\n\n".join(part for part in found if part)

@@ -75,7 +75,7 @@ HEAD = """\
 # Faults that the tests catch
 
 Each fault is put into a copy of the package by itself; the test in the last column fails. `make mutations` tries all of
-them again and writes this page; they are listed in `tests/faults.py`.
+them again and writes this page; they are listed in `tests/faults/`.
 
 """
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import errno
+import os
 import re
+import zipfile
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import torch
 import partlabel
 from partlabel.app import cli
 from partlabel.core.errors import UserError
-from partlabel.core.trouble import keep, machine_says
+from partlabel.core.trouble import keep, machine_says, short_of_memory
 
 
 @pytest.fixture
@@ -35,6 +37,49 @@ def test_real_lack_of_memory_in_every_library():
         with pytest.raises((MemoryError, RuntimeError)) as caught:
             ask()
         assert str(machine_says(caught.value)).startswith("there is not enough memory")
+
+
+def _from(cause, *, quiet=False):
+    """A KeyError that was raised from another error, or while it was handled."""
+    try:
+        try:
+            raise cause
+        except BaseException as error:
+            if quiet:
+                raise KeyError("x") from None
+            raise KeyError("x") from error
+    except KeyError as error:
+        return error
+
+
+def test_lack_of_memory_in_the_words_of_libraries_and_in_what_led_to_an_error():
+    said = (
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: 12"),
+        RuntimeError("could not create a primitive"),
+        RuntimeError("could not create a memory object"),
+        RuntimeError("Caught MemoryError in DataLoader worker process 0."),
+        RuntimeError("std::bad_alloc"),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+    )
+    for error in said:
+        for raised in (
+            error,
+            _from(error),
+            _from(error, quiet=True),
+            _from(_from(error)),
+            ExceptionGroup("x", [error]),
+        ):
+            assert str(machine_says(raised)).startswith("there is not enough memory"), repr(raised)
+    thread = RuntimeError("can't start new thread")
+    assert str(machine_says(_from(thread))).startswith("the system allows no more threads")
+    for error in (
+        RuntimeError("could not create a primitive descriptor for a convolution"),
+        FileNotFoundError(errno.ENOENT, "x", "/a"),
+        BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)),  # as a lock that somebody holds raises it
+    ):
+        assert machine_says(_from(error)) is None
+        assert not short_of_memory(error)
 
 
 def test_a_part_of_the_program_that_does_not_fit_the_memory():
@@ -84,6 +129,47 @@ def test_what_a_library_said_is_kept(cache, monkeypatch, capsys):
     assert said.startswith("partlabel: x.csv: is damaged\n  what the library said is in ")
     assert "thrift" not in said
     assert "thrift: unexpected byte" in next((cache / "errors").iterdir()).read_text()
+
+
+def _made_of(cause):
+    """A sentence about a sentence about what a library raised."""
+    inner, outer = UserError("x.zip: is damaged"), UserError("import: x.zip: is damaged")
+    inner.__cause__, outer.__cause__ = cause, inner
+    return outer
+
+
+def test_a_sentence_that_was_said_anew_still_names_the_file(cache, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "_only_writer", lambda words: nullcontext())
+    monkeypatch.setattr(cli, "app", _raise(_made_of(pa.ArrowInvalid("thrift: unexpected byte"))))
+    assert cli.main(["inspect", "x"]) == 2
+    assert "what the library said is in " in capsys.readouterr().err
+    assert "thrift: unexpected byte" in next((cache / "errors").iterdir()).read_text()
+    for cause in (OSError(errno.ENOENT, "no such file"), None):  # the sentence says it all
+        monkeypatch.setattr(cli, "app", _raise(_made_of(cause)))
+        assert cli.main(["inspect", "x"]) == 2
+        assert "library" not in capsys.readouterr().err
+
+
+def test_damage_that_may_be_a_lack_of_memory(cache, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "_only_writer", lambda words: nullcontext())
+    monkeypatch.setattr(cli, "app", _raise(_made_of(MemoryError())))
+    assert cli.main(["inspect", "x"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[1] == "  memory was short, which may be all that is wrong: end other programs and try again"
+
+
+def test_a_damaged_archive_names_the_file_with_the_words_of_the_library(cache, tmp_path, capsys):
+    archive = tmp_path / "x.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("annotations.xml", "<annotations><image name='a.jpg'/></annotations>" * 50)
+    data = bytearray(archive.read_bytes())
+    data[60:70] = bytes(10)
+    archive.write_bytes(data)
+    assert cli.main(["import", "cvat", str(archive), "-o", str(tmp_path / "t.parquet")]) == 2
+    said = capsys.readouterr().err
+    (kept,) = (cache / "errors").iterdir()
+    assert f"what the library said is in {kept}" in said
+    assert re.search(r"zlib\.error|BadZipFile", kept.read_text())
 
 
 def test_where_nothing_can_be_kept_the_fault_is_shown(tmp_path, monkeypatch, capsys):

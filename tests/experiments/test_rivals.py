@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from experiments.test_images import half_width, map_of_draws
+from experiments.image_draws import half_width, map_of_draws
+from experiments.rival_combination import subsets, unit
 
 from partlabel.metrics import average_precision
 
@@ -25,3 +26,9 @@ def test_an_interval_covers_seeds_and_test_images_by_hand() -> None:
     assert half_width(np.array([1.0, 3.0]), np.array([0.0, 2.0])) == pytest.approx(
         np.hypot(12.7062, 1.96 * 2**0.5), 1e-5
     )
+
+
+def test_parts_are_averaged_at_unit_variance_and_left_out_one_by_one() -> None:
+    scores = np.array([[1.0, 5.0], [3.0, 5.0], [np.inf, 5.0]], np.float32)
+    assert np.allclose(unit(scores), [[-0.2673, 0], [1.3363, 0], [-1.0690, 0]], atol=1e-4)  # mean 4/3, deviation 1.2472
+    assert subsets(["a", "b"]) == {"all": ["a", "b"], "without a": ["b"], "without b": ["a"], "a alone": ["a"]}

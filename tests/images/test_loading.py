@@ -241,6 +241,9 @@ def test_known_failures_become_one_sentence() -> None:
         "DataLoader worker (pid 7) is killed by signal: Killed. ": "out of memory: use fewer loader workers",
         "received 0 items of ancdata": "out of open files: raise the limit",
         "unable to open shared memory object </torch_1>: Too many open files (24)": "out of open files",
+        "DataLoader worker (pid 7) is killed by signal: Segmentation fault. ": "a library ended a loader process",
+        "DataLoader worker (pid 7) is killed by signal: Aborted. ": "a library ended a loader process",
+        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.": "out of memory",
         "unable to mmap 64 bytes from file </torch_1>: Cannot allocate memory (12)": "out of memory",
     }
     for message, sentence in messages.items():
@@ -248,6 +251,7 @@ def test_known_failures_become_one_sentence() -> None:
         assert isinstance(explained, UserError)
         assert sentence in str(explained)
         assert "\n" not in str(explained)
+    assert "out of memory" in str(_explained(MemoryError()))
     other = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
     assert _explained(other) is other
 

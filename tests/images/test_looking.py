@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 
 from partlabel.core.errors import UserError
 from partlabel.images import check, looking
@@ -172,3 +174,18 @@ def test_parts_are_put_together_in_order(paths):
     parts = Looked.of([look(paths[:3]), look([]), look(paths[3:])])
     assert np.array_equal(parts.rows, whole.rows)
     assert parts.reasons == whole.reasons
+
+
+def test_an_image_that_the_memory_was_too_small_for_is_looked_at_again(paths, monkeypatch):
+    whole = [path for path, state in zip(paths, seen(paths).rows["state"], strict=True) if state != BAD]
+    png = next(path for path in whole if path.suffix == ".png")
+    shutil.rmtree(record_folder())
+
+    def refuse(image):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Image.Image, "load", refuse)
+        patch.setattr(PngImageFile, "load", refuse)
+        assert seen([png]).reasons == {0: "cannot be decoded with the memory that is left"}
+    assert seen([png]).reasons == {}

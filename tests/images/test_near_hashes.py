@@ -52,5 +52,21 @@ def test_hashes_that_are_all_alike_are_compared_one_by_one(monkeypatch):
     assert given(hashes, 14) == naive(hashes, 14)
 
 
+def test_of_hashes_that_are_all_alike_few_pairs_are_made(monkeypatch):
+    hashes = np.unique(drawn(0, 1, 2000, 3))
+    made, of_values = [], near_hashes._of_values
+
+    def counted(*arguments):
+        found = of_values(*arguments)
+        made.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(near_hashes, "_of_values", counted)
+    monkeypatch.setattr(near_hashes, "_MOST", 1000)
+    monkeypatch.setattr(near_hashes, "_AT_ONCE", 5000)
+    assert near_hashes._near(hashes, 14) is None
+    assert sum(made) < 20_000 < len(hashes) ** 2 // 4
+
+
 def test_no_hashes():
     assert given(np.zeros(0, np.uint64), 14) == set()

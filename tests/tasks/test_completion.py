@@ -1,5 +1,8 @@
+import errno
 import json
+import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -248,3 +251,31 @@ def test_labels_are_put_aside_by_command(tmp_path, capsys):
     assert done["kept"] + done["put_aside"] == table.num_known
     assert LabelTable.read_parquet(tmp_path / "held.parquet").num_known == done["put_aside"]
     assert main([*words, "--held-out", str(tmp_path / "held.parquet"), "--share", "20"]) == 2
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_both_tables_of_a_hold_out_are_of_one_draw(tmp_path, monkeypatch, capsys, fails):
+    """A disk that refuses one of them leaves no table beside one of another draw."""
+    _, _, table = world(5, images=100)
+    table.write_parquet(tmp_path / "all.parquet")
+    paths = [tmp_path / "train.parquet", tmp_path / "held.parquet"]
+    words = ["labels", "hold-out", str(tmp_path / "all.parquet"), "-o", str(paths[0]), "--held-out", str(paths[1])]
+    assert main([*words, "--seed", "0"]) == 0
+    old = [path.read_bytes() for path in paths]
+    rename, moved = os.replace, []
+
+    def move(source, target):
+        if Path(target) in paths:
+            if len(moved) == fails:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(source))
+            moved.append(target)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", move)
+    assert main([*words, "--seed", "1"]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    if fails:
+        assert paths[0].read_bytes() != old[0]
+        assert not paths[1].exists()
+    else:
+        assert [path.read_bytes() for path in paths] == old

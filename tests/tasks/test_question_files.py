@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -211,3 +214,36 @@ def test_classes_that_the_table_lacks(capsys, run):
     words = ["next", str(run / "run"), str(run / "red.parquet"), "--images", str(run / "photos"), "-o", str(run / "q")]
     assert main(words) == 2
     assert "green\n  blue" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fails", range(4))
+def test_questions_and_tasks_are_of_one_draw(capsys, run, monkeypatch, fails):
+    """A disk that refuses one of the three files leaves none beside those of another draw."""
+    paths = [run / name for name in ("q.csv", "tasks.json", "tasks.labeling.xml")]
+    words = ["next", str(run / "run"), str(run / "labels.parquet"), "--images", str(run / "photos"), "-o"]
+    words += [str(paths[0]), "--label-studio", str(paths[1]), "--random", "1"]
+    assert main([*words, "--budget", "9"]) == 0
+    old = [path.read_bytes() for path in paths]
+    rename, moved = os.replace, []
+
+    def move(source, target):
+        if Path(target) in paths:
+            if len(moved) == fails:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(source))
+            moved.append(Path(target))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", move)
+    code = main([*words, "--budget", "3"])
+    left = [path for path in paths if path.exists()]
+    if fails == 3:
+        assert code == 0
+        assert len(rows(paths[0])) == len(json.loads(paths[1].read_text())) == 3
+        return
+    assert code == 2
+    assert "cannot be written" in capsys.readouterr().err
+    if fails:
+        assert left == moved
+        assert len(rows(paths[0])) == 3
+    else:
+        assert [path.read_bytes() for path in paths] == old

@@ -149,6 +149,8 @@ def test_images_of_a_folder_of_their_own(made):
     np.testing.assert_array_equal(found.dense(), bare.dense())
     with pytest.raises(UserError, match="20 of 20 images have no scores there"):
         scores_of(model, names, None, folder / "scores")
+    with pytest.raises(UserError, match="20 of 20 images have no scores there"):  # images of another folder, same names
+        scores_of(model, names, None, folder / "scores", ("held", folder / "elsewhere"))
 
 
 def test_a_strategy_by_class_over_several_processes_gathers_some_batches_at_a_time(monkeypatch):

@@ -72,3 +72,18 @@ def test_foreign_pickles_are_never_loaded(tmp_path):
     with pytest.raises(UserError, match="no checkpoint can be read"):
         Checkpoints(tmp_path).newest()
     assert not (tmp_path / "attacked").exists()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("DefaultCPUAllocator: can't allocate memory"), MemoryError()])
+def test_where_memory_is_short_no_checkpoint_is_passed_over(tmp_path, monkeypatch, error):
+    checkpoints = Checkpoints(tmp_path)
+    for epoch in (1, 2):
+        checkpoints.save(epoch, state(epoch))
+
+    def load(*_, **__):
+        raise error
+
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(type(error)) as caught:
+        checkpoints.newest()
+    assert caught.value is error

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile, ImageOps
 
 from partlabel.core.errors import UserError
+from partlabel.core.trouble import short_of_memory
 
 #: pixels (width times height) above which an image counts as unreadable; Pillow's own limit
 MAX_PIXELS = 178_956_970
@@ -41,6 +42,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM
 #: pixels that are converted at once
 _STRIP = 4_000_000
 _ORIENTATION = 0x0112
+_NO_MEMORY = "cannot be decoded with the memory that is left"
 #: how libjpeg's warnings about the data of an image begin; it fills the rest with grey and goes on
 _DAMAGE = ("Corrupt JPEG data", "Premature end")
 #: the one of them that whole images of many cameras cause
@@ -234,6 +236,8 @@ def _exif_orientation(block: bytes) -> int:
     try:
         exif.load(block)
         value = exif.get(_ORIENTATION, 1)
+    except MemoryError:  # which is no reason to turn an image wrongly
+        raise
     except Exception:  # a damaged EXIF block is no reason to refuse the image; Pillow raises many types here
         return 1
     return value if value in range(1, 9) else 1
@@ -262,7 +266,7 @@ def _open(file: BinaryIO) -> Image.Image:
         try:
             return factory(file, "")
         except Exception as error:  # the readers of Pillow raise almost anything
-            raise _NotReadableError(f"damaged {name} file") from error
+            raise _NotReadableError(_NO_MEMORY if short_of_memory(error) else f"damaged {name} file") from error
     raise _NotReadableError(_what_instead(start))
 
 
@@ -303,7 +307,7 @@ def _decode_pillow(file: BinaryIO, max_pixels: int) -> tuple[NDArray[np.uint8], 
         transparent, deep = image.has_transparency_data, image.mode.startswith(("I", "F"))
         pixels = _grey_to_rgb(image) if deep else _to_rgb(image)
     except Exception as error:
-        raise _NotReadableError("cut off or damaged") from error
+        raise _NotReadableError(_NO_MEMORY if short_of_memory(error) else "cut off or damaged") from error
     dark = deep and image.mode != "F" and 0 < pixels.max() <= _DARK
     return pixels, Facts(image.format or "", animated, turned, image.mode == "CMYK", transparent, deep, dark)
 
@@ -311,6 +315,8 @@ def _decode_pillow(file: BinaryIO, max_pixels: int) -> tuple[NDArray[np.uint8], 
 def _is_turned(image: Image.Image) -> bool:
     try:
         return image.getexif().get(_ORIENTATION, 1) in range(2, 9)
+    except MemoryError:  # which is no reason to turn an image wrongly
+        raise
     except Exception:  # a damaged EXIF block is no reason to refuse the image; Pillow raises many types here
         return False
 

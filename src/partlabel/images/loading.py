@@ -17,6 +17,7 @@ from torchvision.transforms.v2 import functional as transforms
 
 from partlabel.core.compute import UNGUARDED, has_gpu, refuse_in_loader
 from partlabel.core.errors import UserError
+from partlabel.core.trouble import short_of_memory
 from partlabel.images.decoding import MAX_PIXELS, ImageError, decode, decode_bytes
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -137,6 +138,7 @@ def _same(batch: Any) -> Any:
     return batch
 
 
+_NO_MEMORY = "the image loader ran out of memory: use fewer loader workers or smaller batches"
 #: parts of the messages that torch and the system give, and what they mean for the user
 _FAILURES = {
     ("Too many open files", "ancdata"): (
@@ -147,8 +149,10 @@ _FAILURES = {
         " batches, or give the container more (docker run --shm-size=1g)"
     ),
     ("exited unexpectedly",): f"a loader process ended at once; {UNGUARDED}",
-    ("Cannot allocate memory", "killed by signal: Killed"): (
-        "the image loader ran out of memory: use fewer loader workers or smaller batches"
+    ("killed by signal: Killed",): _NO_MEMORY,
+    ("killed by signal: Segmentation fault", "killed by signal: Aborted"): (
+        "a library ended a loader process, as some do where memory is short: use fewer loader workers (0 needs none) or"
+        " smaller batches; with 0 and memory enough, the image that it happens at is the cause"
     ),
 }
 
@@ -159,7 +163,7 @@ def _explained(error: Exception) -> Exception:
     for signs, sentence in _FAILURES.items():
         if any(sign in text for sign in signs):
             return UserError(sentence)
-    return error
+    return UserError(_NO_MEMORY) if short_of_memory(error) else error
 
 
 class Loader:
@@ -179,7 +183,7 @@ class Loader:
                 batch = next(batches)
             except StopIteration:
                 return
-            except (OSError, RuntimeError) as error:
+            except (OSError, RuntimeError, MemoryError) as error:
                 raise _explained(error) from error.__cause__
             if isinstance(batch, UserError):
                 raise batch

@@ -27,6 +27,7 @@ from partlabel.core.compute import cores
 from partlabel.core.errors import UserError
 from partlabel.core.files import cache_folder, make_folder
 from partlabel.core.sealed import open_sealed, write_sealed
+from partlabel.core.trouble import short_of_memory
 from partlabel.images.contents import facts_of
 from partlabel.images.decoding import MAX_PIXELS, Facts, ImageError, decode_with_facts
 from partlabel.images.locate import content_hash
@@ -162,7 +163,7 @@ def _key(file: str, facts: tuple[int, int, int, int] | None, limit: int | None) 
 def _look(path: str, limit: int | None) -> tuple[bytes, Any, str]:
     """The key, the row and the reason of one file; the key is empty where nothing can be remembered."""
     while True:
-        row, before, reason = np.zeros((), ROW), _facts(path), ""
+        row, before, reason, short = np.zeros((), ROW), _facts(path), "", False
         try:
             row["content"] = content_hash(path).encode() if os.path.isfile(path) else b""
             if limit is not None:
@@ -173,8 +174,9 @@ def _look(path: str, limit: int | None) -> tuple[bytes, Any, str]:
                 raise ImageError(path, "is not a regular file" if os.path.exists(path) else "does not exist")
         except ImageError as error:
             reason, row["state"] = error.reason, HASHED if limit is None else BAD
+            short = short_of_memory(error)  # which is no fact about the file
         if _facts(path) == before:
-            settled = before is not None and time.time_ns() - before[2] > _TICK and row["content"] != b""
+            settled = not short and before is not None and time.time_ns() - before[2] > _TICK and row["content"] != b""
             return (_key(path, before, limit) if settled else b""), row, reason
 
 

@@ -72,7 +72,7 @@ def _all_pairs(hashes: Hashes, bits: int) -> Iterator[tuple[Rows, Rows]]:
 
 def _near(values: Hashes, bits: int) -> tuple[Rows, Rows, NDArray[np.uint8]] | None:
     """Pairs (u < v) of different hashes that are near, and how far they are apart; None where they are too many."""
-    keys, bits_apart, total = [], [], 0
+    keys, bits_apart, room = [], [], [_MOST]
     with ThreadPoolExecutor(cores()) as pool:
         for part in range(_PARTS):
             key = (values >> np.uint64(_PART * part)).astype(np.int64) & (2**_PART - 1)
@@ -83,32 +83,36 @@ def _near(values: Hashes, bits: int) -> tuple[Rows, Rows, NDArray[np.uint8]] | N
             masks = every[np.bitwise_count(every) < (bits + _PARTS - part) // _PARTS]
             if not len(masks):
                 continue
-            look = partial(_of_values, values, key, order, start, masks, bits)
+            look = partial(_of_values, values, key, order, start, masks, bits, room)
             for low, high, away in pool.map(look, range(0, 2**_PART, _VALUES)):
+                if room[0] < 0:
+                    return None
                 keys.append(low * len(values) + high)
                 bits_apart.append(away)
-                total += len(away)
-                if total > _MOST:
-                    return None
     key, first = np.unique(np.concatenate(keys), return_index=True)  # a pair can be near in several parts
     low, high = np.divmod(key, len(values))
     return low, high, np.concatenate(bits_apart)[first]
 
 
 def _of_values(
-    values: Hashes, key: Rows, order: Rows, start: Rows, masks: Rows, bits: int, first: int
+    values: Hashes, key: Rows, order: Rows, start: Rows, masks: Rows, bits: int, room: list[int], first: int
 ) -> tuple[Rows, Rows, NDArray[np.uint8]]:
-    """Near pairs among hashes with some values of a part, and those whose part is a mask away and not smaller."""
+    """Near pairs among hashes with some values of a part, and those whose part is a mask away and not smaller.
+
+    ``room``: for how many pairs there is still room, of all threads; none looks on where there is none.
+    """
     lows, highs, found = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.uint8)]
     for value in range(first, first + _VALUES):
         own = order[start[value] : start[value + 1]]
-        if not len(own):
+        if not len(own) or room[0] < 0:
             continue
         others = value ^ masks
         others = others[others >= value]
         there = order[ranges(start[others], start[others + 1] - start[others])]
         step = max(1, _AT_ONCE // len(there))
         for at in range(0, len(own), step):
+            if room[0] < 0:
+                break
             some = own[at : at + step]
             away = np.bitwise_count(values[some][:, None] ^ values[there])
             one, other = np.nonzero(away <= bits)
@@ -117,6 +121,7 @@ def _of_values(
             lows.append(np.minimum(u, v)[once])
             highs.append(np.maximum(u, v)[once])
             found.append(away[one, other][once])
+            room[0] -= len(found[-1])  # without a lock: a count that two threads lose is small
     return np.concatenate(lows), np.concatenate(highs), np.concatenate(found)
 
 

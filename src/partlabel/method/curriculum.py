@@ -194,7 +194,8 @@ def class_prior(present: Tensor, absent: Tensor, strength: float = 10.0) -> Tens
 
     A class of which only present labels are known, so many that chance would draw no absent one in fewer than 1 of 20
     such classes (``m^present < 0.05``), has been labelled in another way: people said where it is and not where it is
-    not. How many more present pairs it has cannot be told; it gets 0, so that nothing becomes present.
+    not. How many more present pairs it has cannot be told; it gets 0, so that nothing becomes present, and what a round
+    labels of such a class is absent: without an absent label, the class could not be told from any other.
 
     Args:
         present: known present labels of each class, (C,).

@@ -71,7 +71,8 @@ STRATEGIES: dict[str, Strategy] = {
         f"{_HERE}:class_adaptive",
         1.0,
         "it is among the share theta of its class with the highest or lowest scores, so that the class stays as "
-        "frequent as among the known labels (after CAP, 2023)",
+        "frequent as among the known labels (after CAP, 2023); all that is unknown of a class is absent where only "
+        "present labels of it are known",
         reads="class",
         is_share=True,
     ),

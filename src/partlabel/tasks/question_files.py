@@ -13,7 +13,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing, write_text
+from partlabel.core.files import replacing, replacing_together
 from partlabel.core.text import as_cell, from_cell
 from partlabel.formats.addresses import local_address
 from partlabel.formats.labelstudio.writing import interface_path
@@ -60,7 +60,12 @@ def write_csv(path: str | Path, table: LabelTable, scores: NDArray[np.float32] |
 
 
 def write_tasks(
-    path: str | Path, table: LabelTable, scores: NDArray[np.float32] | Scores, questions: Questions
+    path: str | Path,
+    table: LabelTable,
+    scores: NDArray[np.float32] | Scores,
+    questions: Questions,
+    *,
+    interface: str | Path | None = None,
 ) -> None:
     """Write a task for each question, and beside it the labeling interface: one image, one class, yes or no.
 
@@ -68,6 +73,13 @@ def write_tasks(
     answer is known comes with that annotation, so that it is done, and in the export. Names become addresses in a local
     storage. ``tasks.json`` comes with ``tasks.labeling.xml``. Source: the guide to tasks of Label Studio
     (https://labelstud.io/guide/tasks).
+
+    Args:
+        path: file to write; it and the interface are moved into place together.
+        table: names of images and classes.
+        scores: (N, C), for the rows and classes of the table.
+        questions: what to ask.
+        interface: where the labeling interface is written, if not beside it.
 
     Raises:
         UserError: the place cannot be written to.
@@ -87,9 +99,9 @@ def write_tasks(
             result = {"from_name": _CONTROL, "to_name": "picture", "type": "choices", "value": {"choices": [answer]}}
             task["annotations"] = [{"result": [result]}]
         tasks.append(task)
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        file.write(b"[\n" + b",\n".join(map(msgspec.json.encode, tasks)) + b"\n]\n")
-    write_text(interface_path(path), _INTERFACE)
+    with replacing_together(Path(path), Path(interface or interface_path(path))) as (new_tasks, new_interface):
+        new_tasks.write_bytes(b"[\n" + b",\n".join(map(msgspec.json.encode, tasks)) + b"\n]\n")
+        new_interface.write_text(_INTERFACE, encoding="utf-8")
 
 
 def _rows(

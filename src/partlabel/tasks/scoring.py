@@ -140,7 +140,8 @@ def _of_shards(
     there = pa.concat_arrays([file.column("image") for file in files])
     place = pc.index_in(names, value_set=there).fill_null(-1)  # pyrefly: ignore[missing-attribute]
     at = place.to_numpy(zero_copy_only=False).astype(np.int64)
-    if elsewhere is not None and (at < 0).any():  # in their own folder, images are not called after it
+    # in their own folder, images are not called after it; the same names in another folder are other images
+    if elsewhere is not None and (at < 0).any() and _scored_folder(folder) == elsewhere[1].resolve():
         bare = pc.replace_substring_regex(  # pyrefly: ignore[missing-attribute]
             names, "^" + re.escape(elsewhere[0]) + "/", ""
         )
@@ -153,6 +154,14 @@ def _of_shards(
         lacking = names.take(pa.array(np.flatnonzero(at < 0))).to_pylist()
         raise UserError(f"{folder}: {len(lacking)} of {len(names)} images have no scores there", lacking)
     return read_scores(files, at)
+
+
+def _scored_folder(folder: Path) -> Path | None:
+    """The folder whose images a folder of scores is about; None where it has no manifest that can be read."""
+    from partlabel.images.shards import MANIFEST, Manifest
+
+    path = folder / MANIFEST
+    return Path(Manifest.read(path, str(path)).source).resolve() if path.is_file() else None
 
 
 def write_predictions(

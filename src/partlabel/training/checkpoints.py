@@ -14,8 +14,10 @@ import torch
 
 from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.core.files import make_folder, replacing
+from partlabel.core.trouble import short_of_memory
 
 _KEPT = 2
+_DAMAGED = (RuntimeError, EOFError, OSError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError)
 
 
 class Checkpoints:
@@ -64,7 +66,9 @@ class Checkpoints:
                 state = torch.load(path, "cpu", weights_only=True)
             except pickle.UnpicklingError:
                 damaged.append(f"{path}: is not a checkpoint of partlabel, or holds more than tensors and plain values")
-            except (RuntimeError, EOFError, OSError, ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError):
+            except _DAMAGED as error:
+                if short_of_memory(error):  # which says nothing of the file
+                    raise
                 damaged.append(f"{path}: is damaged, perhaps by a run that was killed or a full disk")
             else:
                 for text in damaged:

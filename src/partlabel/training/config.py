@@ -235,7 +235,8 @@ class Config:
             "loss.value": self.loss.value > 0,
             "relabel.before": all(1 < epoch <= self.optim.epochs for epoch in self.relabel.before),
             "relabel.theta": self._theta_fits(),
-            "relabel.theta_absent": self.relabel.theta_absent is None or 0 <= self.relabel.theta_absent <= 1,
+            "relabel.theta_absent": self.relabel.theta_absent is None
+            or (self.relabel.strategy == "class-adaptive" and 0 <= self.relabel.theta_absent <= 1),
             "self_training.present": 0 <= self.self_training.present <= 1,
             "self_training.absent": 0 <= self.self_training.absent <= 1,
             "self_training.weight": 0 <= self.self_training.weight <= 1,
@@ -387,20 +388,13 @@ class Config:
 
 
 def _unknown_names(document: dict[str, Any], kind: type, prefix: str = "") -> list[str]:
-    fields = {f.name: f for f in dataclasses.fields(kind)}
-    parts = {
-        "model": ModelConfig,
-        "images": ImageConfig,
-        "augment": AugmentConfig,
-        "loss": LossConfig,
-        "optim": OptimConfig,
-        "relabel": RelabelConfig,
-        "self_training": SelfTrainingConfig,
-    }
+    fields = {f.name: f.default_factory for f in dataclasses.fields(kind)}
     unknown = []
     for name, value in document.items():
         if name not in fields:
             unknown.append(prefix + name)
-        elif not prefix and name in parts and isinstance(value, dict):
-            unknown += _unknown_names(value, parts[name], f"{name}.")
+            continue
+        part = fields[name]
+        if isinstance(part, type) and isinstance(value, dict):
+            unknown += _unknown_names(value, part, f"{name}.")
     return unknown

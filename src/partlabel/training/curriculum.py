@@ -343,16 +343,21 @@ def record(
             "this_round": _rates(table, (added.image, added.cls, added.value), truth),
             "all_rounds": _rates(seen, earlier, truth),
         }
-    numbers = (present.tolist(), absent.tolist(), counts.known_share.tolist())
-    result["classes"] = [
-        {"class": name, "added_present": p, "added_absent": a, "known_share": k}
-        for name, p, a, k in zip(table.classes, *numbers, strict=True)
-    ]
+    result["classes"] = _of_classes(counts, table.classes)
     if STRATEGIES[config.strategy].reads == "class":
         result["theta_absent"] = config.threshold if config.theta_absent is None else config.theta_absent
         for own, expected in zip(result["classes"], _expected(seen, config.strategy), strict=True):
             own.update(expected)
     return result
+
+
+def _of_classes(counts: Round, names: Sequence[str]) -> list[dict[str, Any]]:
+    """What a round added to each class."""
+    numbers = (counts.present.tolist(), counts.absent.tolist(), counts.known_share.tolist())
+    return [
+        {"class": name, "added_present": p, "added_absent": a, "known_share": k}
+        for name, p, a, k in zip(names, *numbers, strict=True)
+    ]
 
 
 def _expected(table: LabelTable, strategy: str) -> list[dict[str, Any]]:

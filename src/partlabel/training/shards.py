@@ -145,7 +145,7 @@ class Shards:
                 write_sealed(path, [names, rows])
                 rows = open_sealed(path, check=False)[1]
                 self.files.add(path)
-            except (OSError, ValueError, UserError) as error:
+            except (OSError, ValueError) as error:
                 self.refused = str(error)
         if self.refused is not None:
             self._hold(rows)

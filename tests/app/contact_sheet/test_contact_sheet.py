@@ -91,6 +91,7 @@ def test_the_command_writes_it(place, tmp_path, capsys):
     assert main(["predict", str(place / "run"), str(place / "pictures"), "--wide", "-o", str(tmp_path / "p.html")]) == 2
 
 
+@pytest.mark.slow
 def test_a_page_of_an_exported_file_says_why_it_shows_no_regions(place, tmp_path, capsys):
     model, page = tmp_path / "m.onnx", tmp_path / "p.html"
     assert main(["export", str(place / "run"), "--images", str(place / "pictures"), "-o", str(model)]) == 0

@@ -9,8 +9,9 @@ import numpy as np
 from PIL import Image
 
 from partlabel.app.review.desk import Asked, Desk
-from partlabel.app.review.scores import DESCRIPTION, WEIGHTS, Judge, digest, half, store_scores
+from partlabel.app.review.scores import DESCRIPTION, WEIGHTS, Judge, digest, half
 from partlabel.core.files import to_toml
+from partlabel.core.records import write_array
 from partlabel.images import content_hash, resolve
 from partlabel.labels.table import LabelTable
 
@@ -85,4 +86,6 @@ def keep_scores(run: Path, table: LabelTable, scores: np.ndarray, images: Path) 
     judge = Judge.of_run(run)
     contents = np.array([content_hash(path) for path in resolve(table.images, images)], "S32")
     name = f"scores-{digest(judge.weights, judge.classes)}-{digest(contents.tolist())}.npy"
-    store_scores(run / "review" / "cache" / name, contents, half(scores))
+    target = run / "review" / "cache" / name
+    write_array(target, half(scores))
+    write_array(target.with_suffix(".contents.npy"), contents)

@@ -100,6 +100,44 @@ def test_random_damage_loses_no_answer_that_is_whole(sound, tmp_path):
         assert len(now) >= COUNT - 120, (at, size)
 
 
+def test_answers_of_a_newer_version_are_left_as_they_are(sound, tmp_path):
+    path = shutil.copy(sound, tmp_path / "answers.sqlite")
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE answers SET checksum = 1")
+        connection.execute("PRAGMA user_version = 4")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(UserError, match="newer partlabel"):
+        rescue(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["answers.sqlite"]
+
+
+@pytest.mark.parametrize("version", [-1, 2, 2**30])
+def test_a_version_that_cannot_be_is_damage(sound, tmp_path, version):
+    path = shutil.copy(sound, tmp_path / "answers.sqlite")
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+    with pytest.raises(UserError):
+        AnswerStore(path)
+    found = rescue(path)
+    assert (found.answers, found.lost) == (COUNT, [])
+    assert answers(path) == answers(sound)
+
+
+def test_an_answer_without_checksum_that_is_none_is_not_taken_over(sound, tmp_path):
+    path = shutil.copy(sound, tmp_path / "answers.sqlite")
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = 1")
+        connection.execute("UPDATE answers SET answer = 'maybe', checksum = NULL WHERE number = 3")
+        connection.execute("UPDATE answers SET checksum = NULL WHERE number = 4")
+    connection.close()
+    found = rescue(path)
+    assert (found.answers, found.lost) == (COUNT - 1, ["answer 3, 0002.png: cat"])
+    assert len(answers(path)) == COUNT - 1
+
+
 def test_the_command(made, capsys, monkeypatch):
     from partlabel.app.review import server
 

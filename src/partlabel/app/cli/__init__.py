@@ -174,9 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         except UserError as error:
             _say(f"partlabel: {error}")
-            cause = error.__cause__
-            if cause is not None and not isinstance(cause, UserError) and getattr(cause, "errno", None) is None:
-                _say_where(error, words, "what the library said")
+            _say_more(error, words)
             return 2
         except BrokenPipeError:
             # The reader of a pipe, such as `head`, has seen enough. Python would complain again while closing.
@@ -188,6 +186,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:
             return _failed(error, words)
     return 0
+
+
+def _say_more(error: UserError, words: list[str]) -> None:
+    """Say where the words of a library are, and that memory was short where a sentence takes it for damage."""
+    from partlabel.core.trouble import library_error, short_of_memory
+
+    if short_of_memory(error) and "memory" not in error.message:
+        _say("  memory was short, which may be all that is wrong: end other programs and try again")
+    if library_error(error) is not None:
+        _say_where(error, words, "what the library said")
 
 
 def _failed(error: Exception, words: list[str]) -> int:

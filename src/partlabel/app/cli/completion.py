@@ -99,12 +99,14 @@ def hold_out(
         seed: Number that decides which labels are drawn.
     """
     with reporting(json) as report:
+        from partlabel.core.files import replacing_together
         from partlabel.labels.holdout import hold_out as draw
         from partlabel.labels.table import LabelTable
 
         kept, aside = draw(LabelTable.read_parquet(labels), share, seed)
-        aside.write_parquet(held_out)
-        kept.write_parquet(output)
+        with replacing_together(output, held_out) as (new_kept, new_aside):
+            kept.write_parquet(new_kept)
+            aside.write_parquet(new_aside)
         result = {
             "output": str(output),
             "held_out": str(held_out),

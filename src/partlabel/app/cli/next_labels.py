@@ -57,6 +57,8 @@ def next_(
         seed: Number that decides the random questions.
     """
     with reporting(json) as report:
+        from partlabel.core.files import replacing_together
+        from partlabel.formats.labelstudio.writing import interface_path
         from partlabel.labels.table import LabelTable
         from partlabel.models.model import Model
         from partlabel.tasks.next_labels import Mix, ask
@@ -66,9 +68,11 @@ def next_(
         mix, model = Mix(random=random, uncertain=uncertain), Model.load(run)
         table = Run(run).labels if labels is None else LabelTable.read_parquet(labels)
         asked, table, found, result = ask(model, table, images, budget, mix, seed, scores)
-        write_csv(output, table, found, asked)
-        if label_studio is not None:
-            write_tasks(label_studio, table, found, asked)
+        beside = () if label_studio is None else (label_studio, interface_path(label_studio))
+        with replacing_together(output, *beside) as (new, *others):
+            write_csv(new, table, found, asked)
+            if others:
+                write_tasks(others[0], table, found, asked, interface=others[1])
         files = {"output": str(output), "label_studio": None if label_studio is None else str(label_studio)}
         report({**files, **result}, _text(result, output, label_studio))
 

@@ -187,7 +187,6 @@ def _run_of(table: Path) -> Path | None:
     """The run that was trained on a label table: it lies inside the run, or a run nearby knows its content."""
     if (table.parent / "run.json").is_file():
         return table.parent
-    from partlabel.core.errors import UserError
     from partlabel.labels.table import LabelTable
 
     found = [own for place in dict.fromkeys((Path(), table.parent)) for own in place.glob("*/run.json")]
@@ -197,5 +196,5 @@ def _run_of(table: Path) -> Path | None:
     try:
         content = LabelTable.read_parquet(table).content_hash()
         return next((own.parent for own in newest if json.loads(own.read_text("utf-8")).get("labels") == content), None)
-    except (OSError, ValueError, UserError):
+    except (OSError, ValueError):
         return None

@@ -128,8 +128,7 @@ def run(output: str | os.PathLike[str], size: Size | None = None, seed: int = 0)
         seed: draws the scenes, the known labels and the first weights.
 
     Returns:
-        What ``results.json`` holds: the metrics of each model in [0, 1], what was asked and filled in, the settings,
-        and the seconds it took.
+        What ``results.json`` holds: metrics of each model in [0, 1], what was asked and filled in, settings, seconds.
 
     Raises:
         UserError: the folder holds something else.

@@ -88,7 +88,7 @@ def on_table(run: Run, table: LabelTable, source: str, folder: str | os.PathLike
     try:
         matched = match(table, model, every="table")
     except UserError as error:
-        raise UserError(f"{run.name}: {error.message}", error.offenders) from None
+        raise UserError(f"{run.name}: {error.message}", error.offenders) from error
     table, columns = matched.table, matched.of_model
     counted = np.diff(random_sample(table).indptr) > 0
     if not counted.any():

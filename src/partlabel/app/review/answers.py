@@ -19,6 +19,8 @@ from partlabel.app.review.verdicts import Answer, Given, Verdict, judge
 from partlabel.core.errors import UserError
 
 VERSION = 3
+#: no version is so high, or below 0: such a number is damage
+_VERSIONS = 1000
 #: seconds that the rate of answers looks back
 RECENT = 20 * 60.0
 #: a longer pause between two answers is no work
@@ -129,6 +131,10 @@ class Pace:
     minutes: float
 
 
+class NewerStoreError(UserError):
+    """The answers were written by a newer partlabel; they are not damaged."""
+
+
 class StoreError(Exception):
     """The answers could not be written or read now, such as on a full disk; in words."""
 
@@ -169,8 +175,11 @@ class AnswerStore:
     def _open(self) -> None:
         run = self._connection.execute
         version = run("PRAGMA user_version").fetchone()[0]
+        if not 0 <= version < _VERSIONS:
+            raise UserError(f"{self.path}: the answers are damaged; {RESCUE}")
         if version > VERSION:
-            raise UserError(f"{self.path}: written by a newer partlabel (answers version {version}, known: {VERSION})")
+            known = f"answers version {version}, known: {VERSION}"
+            raise NewerStoreError(f"{self.path}: written by a newer partlabel ({known})")
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
         if version < VERSION:

@@ -9,9 +9,10 @@ import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from partlabel.app.review.answers import SAID, AnswerStore, checksum
+from partlabel.app.review.answers import SAID, AnswerStore, NewerStoreError, checksum
+from partlabel.app.review.verdicts import Answer
 from partlabel.core.errors import UserError
 from partlabel.core.files import make_folder, replacing, temporary_folder
 
@@ -49,7 +50,7 @@ def rescue(path: Path) -> Rescued | None:
         What became of it; None where it is sound.
 
     Raises:
-        UserError: there is no such file, nothing of it can be read, or the disk refuses.
+        UserError: there is no such file, nothing of it can be read, a newer partlabel wrote it, or the disk refuses.
     """
     if not path.is_file():
         raise UserError(f"{path}: there is no such file")
@@ -58,14 +59,20 @@ def rescue(path: Path) -> Rescued | None:
     for file in beside:  # before anything opens it
         if file.is_file():
             shutil.copy2(file, kept / file.name)
-    with suppress(UserError):
+    try:
         AnswerStore(path).close()
+    except NewerStoreError:
+        shutil.rmtree(kept)
+        raise
+    except UserError:
+        pass
+    else:
         shutil.rmtree(kept)
         return None
     found, end = _read(kept / path.name)
     if not found:
         raise UserError(f"{path}: no answer in it can be read; a copy of it is in {kept}")
-    sound = {number: row for number, row, stored in found if stored in (None, checksum(row))}
+    sound = {number: row for number, row, stored in found if _is_whole(row, stored)}
     lost = [f"answer {number}, {row[3]}: {row[4]}" for number, row, _ in found if number not in sound]
     known = {number for number, _, _ in found}
     if gone := _ranges(sorted(set(range(1, max(known))) - known)):
@@ -82,6 +89,13 @@ def rescue(path: Path) -> Rescued | None:
 
 #: number, values and checksum of an answer
 _Entry = tuple[int, list[Any], int | None]
+
+
+def _is_whole(row: list[Any], stored: int | None) -> bool:
+    """Whether a row fits its checksum; without one, as earlier versions wrote it, whether it can be an answer."""
+    if stored is not None:
+        return stored == checksum(row)
+    return row[5] in get_args(Answer) and None not in row[:10]
 
 
 def _read(path: Path) -> tuple[list[_Entry], bool]:

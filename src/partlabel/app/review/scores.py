@@ -163,9 +163,3 @@ def half(scores: NDArray[np.floating]) -> NDArray[np.float16]:
     if not np.isfinite(scores).all():
         raise UserError("some scores of the run's model are not finite numbers, so its labels cannot be ranked")
     return np.clip(scores, -_LIMIT, _LIMIT).astype(np.float16)
-
-
-def store_scores(target: Path, contents: NDArray[np.bytes_], scores: NDArray[np.float16]) -> None:
-    """Write scores (N, C) and the images (N,) that they belong to, each whole or not at all."""
-    write_array(target, scores)
-    write_array(target.with_suffix(".contents.npy"), contents)

@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 import msgspec
 import numpy as np
 
-from partlabel.core.files import replacing, write_text
+from partlabel.core.files import replacing_together
 from partlabel.formats.addresses import local_address
 from partlabel.formats.labelstudio.options import ABSENT, PRESENT
 from partlabel.labels.table import LabelTable
@@ -36,14 +36,17 @@ def write(table: LabelTable, path: str) -> None:
     Raises:
         UserError: the place cannot be written to.
     """
-    with replacing(path) as temporary, open(temporary, "wb") as file:
+    with (
+        replacing_together(Path(path), interface_path(path)) as (new_tasks, new_interface),
+        open(new_tasks, "wb") as file,
+    ):
+        new_interface.write_text(interface(table.classes), encoding="utf-8")
         start = b"["
         for low in range(0, table.num_images, _ROWS):
             tasks = _tasks(table, low, min(low + _ROWS, table.num_images))
             file.write(start + b"\n" + b",\n".join(map(msgspec.json.encode, tasks)))
             start = b","
         file.write(b"\n]\n" if table.num_images else b"[]\n")
-    write_text(interface_path(path), interface(table.classes))
 
 
 def interface_path(path: str | os.PathLike[str]) -> Path:
