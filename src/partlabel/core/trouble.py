@@ -14,7 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import cache_folder
 
 #: files that are kept, and bytes of one
 _KEPT, _LONGEST = 20, 200_000
@@ -92,6 +91,8 @@ def keep(error: BaseException, words: list[str]) -> Path | None:
     Returns:
         The file; None where it cannot be written.
     """
+    from partlabel.core.files import cache_folder  # with numpy, which a mistyped path does not wait for
+
     text = "".join(traceback.format_exception(error))[-_LONGEST:]
     about = f"{time.strftime('%Y-%m-%d %H:%M:%S %z')}  python {sys.version.split()[0]} on {sys.platform}\n{words}\n\n"
     with suppress(OSError):
