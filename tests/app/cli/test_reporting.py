@@ -7,6 +7,7 @@ import json
 import pytest
 
 from partlabel.app.cli import main
+from partlabel.app.cli.completion import _reachable
 from partlabel.training.loop import train
 from tests.pictures import make_pictures, tiny_config
 
@@ -67,3 +68,11 @@ def test_mistakes_of_the_user(capsys, job, tmp_path):
         assert printed.out == ""
         assert said in printed.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_precision_within_reach_for_few_labels_is_not_said_to_need_more():
+    found = {"lower_bound": 0.96, "filled": 3, "tested": 90, "wrong": 1, "more": 0}
+    said = _reachable(found, "absent", {"precision": 0.8})
+    assert said.endswith("89 of 90 held-out labels there are absent; that is for the long run: "
+                         "so few labels to fill in can miss 80.0% by chance")  # fmt: skip
+    assert "needs about 4 more" in _reachable({**found, "lower_bound": 0.75, "more": 4}, "absent", {"precision": 0.8})

@@ -157,6 +157,8 @@ def _reachable(found: dict[str, Any] | None, sign: str, done: dict[str, Any]) ->
         f"within reach is a precision of about {found['lower_bound']:.0%} for {found['filled']:,} labels: "
         f"{found['tested'] - found['wrong']:,} of {found['tested']:,} held-out labels there are {sign}"
     )
+    if found["lower_bound"] >= done["precision"]:
+        return f"{text}; that is for the long run: so few labels to fill in can miss {done['precision']:.1%} by chance"
     if found["more"] is None:
         return f"{text}; more held-out labels would not bear out {done['precision']:.1%} there"
     return f"{text}; {done['precision']:.1%} needs about {found['more']:,} more held-out labels there, as good as these"
