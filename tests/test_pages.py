@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 import shutil
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from partlabel.app.cli import app, main
+from tests.page_writers import page_writer
 
 ROOT = Path(__file__).resolve().parents[1]
 HOWTO = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -19,17 +19,7 @@ IMAGES = 40
 #: what the pages of docs/howto begin with
 BEGIN = ("import", "train")
 
-
-def _writer() -> Any:
-    spec = importlib.util.spec_from_file_location("write_cli", ROOT / "docs" / "write_cli.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-WRITER = _writer()
+WRITER = page_writer("write_cli")
 
 
 def shown(text: str) -> list[tuple[str, list[str]]]:

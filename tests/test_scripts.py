@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.page_writers import page_writer
 from tests.processes import run_script
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
 TINY = ("model__backbone=test_resnet", "model__weights=none")
 
-
-def _writer() -> Any:
-    spec = importlib.util.spec_from_file_location("write_examples", ROOT / "docs" / "write_examples.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-WRITER = _writer()
+WRITER = page_writer("write_examples")
 #: what each script printed when the page was written
 SHOWN = {words[0]: text.splitlines() for words, text in zip(WRITER.RUNS, WRITER.kept(), strict=True)}
 

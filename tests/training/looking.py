@@ -1,9 +1,11 @@
-"""What a training left: weights and rows of its metrics."""
+"""What a training left, weights and rows of its metrics, and a training that is stopped."""
 
 import json
 
 import torch
 from safetensors.torch import load_file
+
+import partlabel.training.loop
 
 
 def weights(run, which="last"):
@@ -19,3 +21,15 @@ def rows(run):
     clock = ("seconds", "images_per_second", "checksum")
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in line.items() if key not in clock} for line in lines]
+
+
+def stop_before(monkeypatch, epoch):
+    """End the training, as by Ctrl+C, before an epoch begins."""
+    original = partlabel.training.loop.train_epoch
+
+    def stopping(job, state, batches, number):
+        if number == epoch:
+            raise KeyboardInterrupt
+        return original(job, state, batches, number)
+
+    monkeypatch.setattr(partlabel.training.loop, "train_epoch", stopping)

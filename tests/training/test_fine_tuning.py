@@ -1,17 +1,14 @@
 """Fine-tuning: a head to start from, augmentation, mixed images, the mean of the weights, rates by stage, patience."""
 
 import itertools
-import json
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
-import partlabel.training.epoch
 from partlabel import Config, LabelTable, Model, simulate, train
 from partlabel.core.errors import UserError
 from partlabel.method.loss import solve_g
@@ -26,6 +23,7 @@ from tests.pictures import CLASSES, make_pictures, tiny_config
 from tests.processes import run_ranks
 from tests.reference import mixing as reference
 from tests.reference.derivative import complex_step
+from tests.training.looking import rows, same, stop_before, weights
 
 #: everything at once
 ALL = {
@@ -59,20 +57,6 @@ def _cache(tmp_path, monkeypatch):
 @pytest.fixture
 def table(tmp_path):
     return simulate.partial(make_pictures(tmp_path / "pictures", 24), 0.6, seed=0)
-
-
-def weights(run, which="last"):
-    return load_file(run / which / "model.safetensors")
-
-
-def same(a, b):
-    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
-
-
-def rows(run):
-    clock = ("seconds", "images_per_second", "checksum")
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key not in clock} for line in lines]
 
 
 # --- what a mixed pair is known of ---
@@ -276,17 +260,6 @@ def test_boxes_are_pasted_into_images_where_the_backbone_is_frozen_and_they_chan
 
 
 # --- all of it at once ---
-
-
-def stop_before(monkeypatch, epoch):
-    original = partlabel.training.loop.train_epoch
-
-    def stopping(job, state, batches, number):
-        if number == epoch:
-            raise KeyboardInterrupt
-        return original(job, state, batches, number)
-
-    monkeypatch.setattr(partlabel.training.loop, "train_epoch", stopping)
 
 
 @pytest.mark.slow

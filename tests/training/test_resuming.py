@@ -4,12 +4,11 @@ import pytest
 import torch
 
 import partlabel.training.epoch
-import partlabel.training.loop
 from partlabel import LabelTable
 from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.training.loop import train
 from tests.pictures import make_pictures, tiny_config
-from tests.training.looking import rows, same, weights
+from tests.training.looking import rows, same, stop_before, weights
 
 
 @pytest.fixture(autouse=True)
@@ -20,17 +19,6 @@ def _cache(tmp_path, monkeypatch):
 @pytest.fixture
 def table(tmp_path):
     return make_pictures(tmp_path / "pictures", 12)
-
-
-def stop_before(monkeypatch, epoch):
-    original = partlabel.training.loop.train_epoch
-
-    def stopping(job, state, batches, number):
-        if number == epoch:
-            raise KeyboardInterrupt
-        return original(job, state, batches, number)
-
-    monkeypatch.setattr(partlabel.training.loop, "train_epoch", stopping)
 
 
 def stop_inside(monkeypatch, epoch):

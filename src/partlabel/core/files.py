@@ -144,7 +144,8 @@ def replacing_together(path: Path, *beside: Path) -> Generator[list[Path]]:
     about it follow: a crash leaves it whole, old or new, and beside it what is about it or nothing.
 
     Raises:
-        UserError: see :func:`replacing`; the old files are as they were.
+        UserError: see :func:`replacing`; the old files are as they were, unless the file was moved and one about it
+            could not be: then the file is new, and what was about the old one is gone.
     """
     number = _number(path)
     old: dict[Path, bytes] = {}
