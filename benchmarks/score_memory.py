@@ -31,7 +31,7 @@ from partlabel.app.review.desk import Desk
 from partlabel.core.files import write_json
 from partlabel.images import resolve
 from partlabel.models.model import Model
-from partlabel.models.scores import ScoreWriter
+from partlabel.models.score_files import ScoreWriter
 from partlabel.tasks.completion import complete
 from partlabel.tasks.engines import predict_shards
 from partlabel.tasks.evaluate import estimate
