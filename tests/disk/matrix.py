@@ -3,6 +3,7 @@
     python -m tests.disk.matrix                           all commands, each with a full disk at every call
     python -m tests.disk.matrix --errors full,broken train --jsonl results.jsonl
     python -m tests.disk.matrix --points 4                four calls of each command
+    python -m tests.disk.matrix --ends                    of equal calls in a row only the first and the last
 
 In each cell one command runs in a fresh copy of a folder, and the disk refuses its n-th change of a file (``broken``)
 or all from the n-th on (the others), or the process is killed there (``killed``); see refuse.c. Afterwards: one
@@ -221,11 +222,20 @@ def spread(count: int) -> list[int]:
     return [number for number in turned if number < count]
 
 
-def planned(goods: dict[str, Good], errors: list[str], points: int | None) -> list[tuple[str, str, int]]:
+def ends(calls: list[str]) -> set[int]:
+    """The calls that do something else, or to another file, than the one before or the one after."""
+    kinds = ["", *(re.sub(r"[0-9a-f]{6,}|\d+", "#", call) for call in calls), ""]
+    return {number for number in range(len(calls)) if len(set(kinds[number : number + 3])) > 1}
+
+
+def planned(
+    goods: dict[str, Good], errors: list[str], points: int | None, only_ends: bool = False
+) -> list[tuple[str, str, int]]:
     """All cells as command, error and call; each command is through to the same part at any time."""
     found = []
     for command, good in goods.items():
-        numbers = spread(len(good.calls))
+        some = ends(good.calls) if only_ends else range(len(good.calls))
+        numbers = [number for number in spread(len(good.calls)) if number in some]
         if points is not None and len(good.calls) > points:
             numbers = np.unique(np.linspace(0, len(good.calls) - 1, points).round().astype(int)).tolist()
         for error in errors:
@@ -266,6 +276,7 @@ def main() -> None:
     parser.add_argument("commands", nargs="*", help="beginnings of names; all when left out")
     parser.add_argument("--errors", default="full", help=f"some of {', '.join([*layer.ERRORS, 'killed'])}")
     parser.add_argument("--points", type=int, help="so many calls of each command, instead of all")
+    parser.add_argument("--ends", action="store_true", help="of equal calls in a row only the first and the last")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many minutes")
     parser.add_argument("--jsonl", type=Path, help="one line for each try; what went well there is not tried again")
     given = parser.parse_args()
@@ -275,7 +286,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="matrix-") as base:
         bench = Bench(Path(base).resolve())
         goods = {command: Good.of(bench, command) for command in chosen}
-        for key in planned(goods, given.errors.split(","), given.points):
+        for key in planned(goods, given.errors.split(","), given.points, given.ends):
             if key in cells or time.monotonic() > end:
                 continue
             cells[key] = cell = try_cell(bench, goods[key[0]], *key)
