@@ -243,13 +243,18 @@ def sweep(folder: Path) -> None:
 @contextmanager
 def temporary_folder() -> Generator[Path]:
     """Give a folder where the system keeps such, gone after the block; those of killed processes go before it."""
+    sweep_temporary()
+    prefix = f"partlabel-{machine()}-{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def sweep_temporary() -> None:
+    """Remove what :func:`temporary_folder` gave to processes that were killed, or could not remove it."""
     for left in Path(tempfile.gettempdir()).glob("partlabel-*"):
         match = _FOLDER.fullmatch(left.name)
         if match and match[1] == machine() and not is_running(int(match[2])):
             shutil.rmtree(left, ignore_errors=True)
-    prefix = f"partlabel-{machine()}-{os.getpid()}-"
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
 
 
 def forget_sweeps() -> None:

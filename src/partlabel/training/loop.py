@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from partlabel.core.errors import UserError
+from partlabel.core.files import sweep_temporary
 from partlabel.core.lock import holding
 from partlabel.core.progress import Reporter
 from partlabel.labels.table import LabelTable
@@ -129,6 +130,7 @@ def train(
 
         identity = _identity(config, labels, validation, earlier, elsewhere) | names_of(transform)
         started = engine.from_first(lambda: is_started(job.out, identity, resume))
+        sweep_temporary()
         if resume and not started:
             job.report.line(f"{out} holds no run yet: a new one begins")
         with engine.together():
