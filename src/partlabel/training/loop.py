@@ -19,6 +19,7 @@ from partlabel.core.progress import Reporter
 from partlabel.labels.table import LabelTable
 from partlabel.training.agreement import agree, agree_on_data
 from partlabel.training.callbacks import Callbacks
+from partlabel.training.checkpoints import fitting
 from partlabel.training.choosing import automatic
 from partlabel.training.config import Config
 from partlabel.training.data import Data, prepare_data
@@ -146,7 +147,8 @@ def train(
             net = build_model(job, labels)
         checkpoint = engine.from_first(lambda: newest(job, data)) if started else None
         if checkpoint is not None:
-            net.load_state_dict(checkpoint["model"])
+            with fitting(job.checkpoints.folder):
+                net.load_state_dict(checkpoint["model"])
         batches = open_batches(job, data, net, new=checkpoint is None)
         engine.from_first(lambda: write_inputs(job.out, identity, data))  # only now: a mistake leaves no half run
 
