@@ -147,7 +147,8 @@ class Strangers:
 
     def _watch(self, log: int) -> None:
         """Note what is opened outside, and what is asked of the network."""
-        trap, inside, allowed = str(self.trap), str(self.place.parent), (str(self.base / "cache"), str(self.base / "tmp"), "/dev/", "/proc/")
+        trap, inside = str(self.trap), str(self.place.parent)
+        allowed = (str(self.base / "cache"), str(self.base / "tmp"), "/dev/", "/proc/")
 
         def hook(event: str, given: tuple[Any, ...]) -> None:
             if event == "socket.connect" and isinstance(given[1], tuple):
@@ -170,6 +171,9 @@ class Strangers:
     def _judge(self, found: Tried) -> None:
         if found.what.startswith(NAMED):
             found.wrong = [text for text in found.wrong if "to write" in text]
+        if found.code == 1:
+            files = sorted((self.base / "cache" / "errors").glob("*.txt"), key=lambda path: path.stat().st_mtime)
+            found.said += "".join(path.read_text(encoding="utf-8") for path in files[-1:])[-3000:]
         if found.code not in (0, 2):
             found.wrong.append(f"ended with {found.code} after {found.seconds} s")
         if noise := NOISE.search(found.said):

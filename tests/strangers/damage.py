@@ -86,38 +86,40 @@ def _places(value: Any, path: tuple[Any, ...]) -> list[tuple[Any, ...]]:
 
 
 def _json(path: Path, rng: Rng, trap: str) -> str:
-    record, about = changed(json.loads(path.read_text()), rng, trap)
+    record, about = changed(json.loads(path.read_text(encoding="utf-8")), rng, trap)
     if rng.random() < 0.1:
-        path.write_text('{"config": ' + "[" * DEEP + "]" * DEEP + "}")
+        path.write_text('{"config": ' + "[" * DEEP + "]" * DEEP + "}", encoding="utf-8")
         return "very deep"
-    path.write_text(json.dumps(sealed(record) if rng.random() < 0.9 else record), errors="surrogatepass")
+    path.write_text(
+        json.dumps(sealed(record) if rng.random() < 0.9 else record), encoding="utf-8", errors="surrogatepass"
+    )
     return about
 
 
 def _jsonl(path: Path, rng: Rng, trap: str) -> str:
     from partlabel.core.records import checksum
 
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     rows[0].pop(CHECKSUM, None)
     rows, about = changed(rows, rng, trap)
     if rows and isinstance(rows[0], dict):
         plain = json.loads(json.dumps(rows))
         rows[0] = {**rows[0], CHECKSUM: checksum(plain)}
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), errors="surrogatepass")
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8", errors="surrogatepass")
     return about
 
 
 def _toml(path: Path, rng: Rng, trap: str) -> str:
-    document, about = changed(tomllib.loads(path.read_text()), rng, trap)
+    document, about = changed(tomllib.loads(path.read_text(encoding="utf-8")), rng, trap)
     if rng.random() < 0.1:
-        path.write_text("version = 1\nclasses = " + "[" * DEEP + "]" * DEEP + "\n")
+        path.write_text("version = 1\nclasses = " + "[" * DEEP + "]" * DEEP + "\n", encoding="utf-8")
         return "very deep"
     was_sealed = document.pop(CHECKSUM, None) is not None
     try:
         plain = tomllib.loads(to_toml(document))
         path.write_text(to_toml(sealed(plain) if was_sealed else plain), encoding="utf-8")
     except (ValueError, TypeError, OverflowError, RecursionError, UnicodeError):
-        path.write_text(f"version = 1\nclasses = {10**5000 if rng.random() < 0.5 else 'nan'}\n")
+        path.write_text(f"version = 1\nclasses = {10**5000 if rng.random() < 0.5 else 'nan'}\n", encoding="utf-8")
         return "odd numbers"
     return about
 
@@ -206,7 +208,8 @@ def _pt(path: Path, rng: Rng, trap: str) -> str:
     new = hostile(rng)
     if isinstance(parent[place[-1]], torch.Tensor) and rng.random() < 0.5:
         tensor = parent[place[-1]]
-        new = torch.full((int(rng.integers(5)),), float("nan")) if rng.random() < 0.5 else tensor.double() * float("nan")
+        odd = float("nan")
+        new = torch.full((int(rng.integers(5)),), odd) if rng.random() < 0.5 else tensor.double() * odd
     parent[place[-1]] = new
     if rng.random() < 0.2:
         del parent[place[-1]]

@@ -101,9 +101,9 @@ def plural(count: int, noun: str) -> str:
 
 
 def as_typed(*words: object) -> str:
-    """A command as people type it: for the shells of POSIX; on Windows for cmd.exe and PowerShell alike.
+    r"""A command as people type it: for the shells of POSIX; on Windows for cmd.exe and PowerShell alike.
 
-    There a word stands between ``"`` if it holds anything but letters, digits and ``_-./\\:=``; PowerShell alone would
+    There a word stands between ``"`` if it holds anything but letters, digits and ``_-./\:=``; PowerShell alone would
     make two words of one with a comma. What ``%`` and ``$`` mean cannot be taken away in both.
     """
     text = [str(word) for word in words]

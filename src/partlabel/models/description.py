@@ -7,7 +7,7 @@ import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -67,6 +67,17 @@ def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:
     return description
 
 
+class _Network(msgspec.Struct):
+    backbone: str
+    pooling: str
+
+
+class _Images(msgspec.Struct):
+    size: Annotated[int, msgspec.Meta(gt=0, lt=2**16)]
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
 class _Description(msgspec.Struct):
     """What every ``model.toml`` says."""
 
@@ -74,8 +85,8 @@ class _Description(msgspec.Struct):
     thresholds: tuple[float, ...]
     threshold_goal: str
     threshold_sources: tuple[str, ...]
-    model: dict[str, Any]
-    preprocessing: dict[str, Any]
+    model: _Network
+    preprocessing: _Images
     class_ids: tuple[str, ...] | None = None
     calibration: Calibration | None = None
 
