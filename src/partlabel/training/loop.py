@@ -21,7 +21,7 @@ from partlabel.training.callbacks import Callbacks
 from partlabel.training.choosing import automatic
 from partlabel.training.config import Config
 from partlabel.training.data import Data, prepare_data
-from partlabel.training.engine import start
+from partlabel.training.engine import before_start, start
 from partlabel.training.epoch import train_epoch
 from partlabel.training.finish import finish
 from partlabel.training.folder import is_started, write_inputs, write_round
@@ -108,16 +108,17 @@ def train(
     >>> run.labels.classes, run.is_finished
     (('red', 'green'), True)
     """
-    earlier = Run(after) if after is not None else None
-    called = Callbacks(callbacks)
-    if preset == AUTO and config is None:
-        if model is not None or transform is not None or dataset is not None:
-            raise UserError(f"the preset {AUTO} does not go with a network, a transform or a data set of your own")
-        config, preset = automatic(labels, Path(images), Path(out), resume), None
-    elsewhere = None
-    if validation_images is not None:
-        validation, elsewhere = _of_own_folder(validation, Path(validation_images), labels)
-    config = chosen(config, preset, earlier, model)
+    with before_start():
+        earlier = Run(after) if after is not None else None
+        called = Callbacks(callbacks)
+        if preset == AUTO and config is None:
+            if model is not None or transform is not None or dataset is not None:
+                raise UserError(f"the preset {AUTO} does not go with a network, a transform or a data set of your own")
+            config, preset = automatic(labels, Path(images), Path(out), resume), None
+        elsewhere = None
+        if validation_images is not None:
+            validation, elsewhere = _of_own_folder(validation, Path(validation_images), labels)
+        config = chosen(config, preset, earlier, model)
     with start(config) as engine, ExitStack() as held:  # a mistake ends all processes, and is said once
         loss = build_loss(config.loss, labels.num_classes)
         reporter = Reporter(quiet=not engine.first)
