@@ -245,8 +245,11 @@ def temporary_folder() -> Generator[Path]:
     """Give a folder where the system keeps such, gone after the block; those of killed processes go before it."""
     sweep_temporary()
     prefix = f"partlabel-{machine()}-{os.getpid()}-"
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    try:
+        yield folder
+    finally:  # tempfile.TemporaryDirectory calls itself without end where removing is not allowed
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep_temporary() -> None:
