@@ -252,9 +252,10 @@ class Spool:
     """Scores of images in a file that is gone at the end, written batch by batch and read class by class."""
 
     def __init__(self, classes: Sequence[str]) -> None:
-        self._held = ExitStack()
-        self._path = self._held.enter_context(temporary_folder()) / "scores.parquet"
-        self._writer = ScoreWriter(self._path, classes)
+        with ExitStack() as held:
+            self._path = held.enter_context(temporary_folder()) / "scores.parquet"
+            self._writer = ScoreWriter(self._path, classes)
+            self._held = held.pop_all()
         self._rows: list[NDArray[np.int64]] = []
 
     def __enter__(self) -> Spool:

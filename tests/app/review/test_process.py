@@ -126,6 +126,33 @@ def test_a_stopped_server_leaves_all_answers_in_one_file(started, number):
     assert not list(started.run.glob(".lock*"))
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_work_that_does_not_end_holds_no_server_that_was_told_to_stop(started, number):
+    """An export that waits for a disk that does not answer; the answers are there at the next start."""
+    script = (
+        "import sys, threading; from partlabel.app.cli import main; from partlabel.app.review import exporting, server;"
+        "server.LIMIT = 1.0; server._SETTINGS['timeout_graceful_shutdown'] = 0.2;"
+        "exporting.write = lambda *_: threading.Event().wait();"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    words = [sys.executable, "-c", script, *command(started), "--port", "0", "--json"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    address = process.stdout.readline().split('"address": "')[1].split('"')[0]
+    with client(address) as browser:
+        assert browser.post("/api/answers", json={"browser": "me", **answers_of(browser, 0, 0, "yes")}).is_success
+        review = {REVIEW: browser.get("/api/session").json()["review"]}
+        with pytest.raises(httpx.ReadTimeout):
+            browser.post("/api/export", json={"format": "csv"}, headers=review, timeout=0.5)
+        process.send_signal(number)
+        said = process.communicate(timeout=30)[1]
+    assert process.returncode == 128 + number
+    assert "every answer that the page called saved is on disk" in said
+    desk = started.open()
+    assert desk.state(None)["progress"]["answered"] == 1
+    desk.close()
+
+
 def test_a_second_start_needs_no_torch_and_stops_at_ctrl_c(started):
     script = (
         "import sys; from partlabel.app.review import server; import pathlib;"

@@ -149,7 +149,9 @@ def test_silent_connections_are_closed(started, monkeypatch):  # noqa: F811
 
     desk = open_desk(started.run, None, started.images)
     ready = threading.Event()
-    running_server = server._Server(uvicorn.Config(make_app(desk), http=server._Prompt, **server._SETTINGS), ready.set)
+    running_server = server._Server(
+        uvicorn.Config(make_app(desk), http=server._Prompt, **server._SETTINGS), ready.set, lambda number: None
+    )
     listening = server._listen("127.0.0.1", 0)
     thread = threading.Thread(target=lambda: running_server.run(sockets=[listening]))
     thread.start()
