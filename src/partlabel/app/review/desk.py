@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,6 +26,7 @@ from partlabel.app.review.views import Filter, Marks, View, Views
 from partlabel.core.errors import UserError
 from partlabel.core.files import make_folder
 from partlabel.core.progress import Reporter
+from partlabel.core.text import as_typed
 from partlabel.images import resolve
 from partlabel.images.contents import known_contents
 from partlabel.labels.match import match
@@ -299,7 +299,7 @@ class Desk:
         """The command that trains on exported labels, into a folder that is not there yet."""
         number = next(number for number in itertools.count(2) if not Path(f"{self.run}-{number}").exists())
         words = ["partlabel", "train", str(labels), "--images", str(self.folder)]
-        return shlex.join([*words, "--after", str(self.run), "-o", f"{self.run}-{number}"])
+        return as_typed(*words, "--after", str(self.run), "-o", f"{self.run}-{number}")
 
     def _refresh(self, pairs: Sequence[Pair]) -> None:
         # Read under the lock, so that of two threads the later one does not put back what the earlier one read.
