@@ -116,7 +116,7 @@ def share(
 
 
 def on_ray(folder: Path, output: str, count: int, pause: float) -> float:
-    """Time shards on a local Ray; its workers are started before."""
+    """Time shards on a local Ray; its workers are started and have opened the model before, as the processes have."""
     import ray
 
     os.environ["BENCH_PAUSE"] = str(pause)
@@ -130,6 +130,9 @@ def on_ray(folder: Path, output: str, count: int, pause: float) -> float:
         time.sleep(3)
 
     ray.get([ray.remote(num_cpus=1)(warm).remote(folder) for _ in range(count)])
+    before = sorted(path.name for path in (folder / "photos").iterdir())[: 4 * SHARD * count]
+    name = f"before-{output}"
+    engines.predict_shards(folder / "model", folder / "photos", folder / name, names=before, size=SHARD, engine="ray")
     start = time.time()
     engines.predict_shards(folder / "model", folder / "photos", folder / output, size=SHARD, engine="ray")
     seconds = time.time() - start

@@ -80,6 +80,14 @@ class Counted:
 
 
 _counted: list[Counted] = []
+#: tensors that were pinned, by their place in memory
+_pinned: dict[int, torch.Tensor] = {}
+
+
+def pinned(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in memory that the pretend device reads without waiting; it is kept until the counting ends."""
+    _pinned[tensor.data_ptr()] = tensor
+    return tensor
 
 
 def _note(what: str) -> None:
@@ -134,6 +142,8 @@ def _copied(args: Any, kwargs: Any, plain_args: Any, plain_kwargs: Any, stays: b
         _note("a copy to the CPU")
     elif not _is_pretend(args[0]) and stays and not kwargs.get("non_blocking"):
         _note("a copy that is waited for")
+    elif not _is_pretend(args[0]) and stays and args[0].data_ptr() not in _pinned:
+        _note("a copy of memory that is not pinned")
     plain_kwargs.pop("non_blocking", None)
     out = _ATEN._to_copy.default(*plain_args, **plain_kwargs)
     if out.numel() and out.data_ptr() == plain_args[0].data_ptr():
@@ -173,3 +183,4 @@ def counting() -> Iterator[Counted]:
             yield counted
         finally:
             _counted.remove(counted)
+            _pinned.clear()

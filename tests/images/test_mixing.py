@@ -13,7 +13,7 @@ def test_images_are_mixed_as_in_the_loop(kind, seed):
     count, channels, height, width = rng.integers(1, [8, 5, 12, 12])
     images = rng.integers(0, 256, (count, channels, height, width)).astype(np.uint8)
     mixing = draw_mixing(kind, 0.7, seed, epoch=3, images=rng.permutation(100)[:count])
-    mixed, share = mixing.images(torch.from_numpy(images))
+    mixed, _, share = mixing.images(torch.from_numpy(images))
     if kind == "mixup":
         np.testing.assert_allclose(mixed.numpy(), reference.mixup(images, mixing.share.numpy()), rtol=1e-5)
         torch.testing.assert_close(share, mixing.share)
@@ -36,7 +36,7 @@ def test_two_images_by_hand():
 def test_an_image_without_a_partner_stays():
     for kind in ("mixup", "cutmix"):
         images = torch.arange(3 * 16.0).view(3, 1, 4, 4)
-        mixed, share = draw_mixing(kind, 1.0, 0, 0, np.array([5, 2, 9])).images(images)
+        mixed, _, share = draw_mixing(kind, 1.0, 0, 0, np.array([5, 2, 9])).images(images)
         assert torch.equal(mixed[2], images[2])
         assert share[2] == 1
 

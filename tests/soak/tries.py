@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from partlabel.core.errors import UserError
+from tests.disk import at_once as together
 from tests.disk import layer
-from tests.disk.commands import run_command, words_of
-from tests.disk.matrix import Bench, Cell, compare, fork, judge
+from tests.disk.commands import words_of
+from tests.disk.matrix import Bench, Cell, compare, judge
 from tests.soak.damage import FILES
 from tests.soak.page import people
 
@@ -114,41 +112,8 @@ def at_once(tried: Try) -> None:
     count = int(rng.integers(2, 6))
     tried.about, tried.fault = f"{command}, {count} at once", "none"
     bench.fresh()
-    assert fork is not None
-    barrier = fork.Barrier(count)
-    files = [bench.base / f"said-{number}" for number in range(count)]
-    processes = [fork.Process(target=_wait_and_run, args=(bench, command, barrier, file)) for file in files]
-    for process in processes:
-        process.start()
-    codes = [_ended(process) for process in processes]
-    for process, file in zip(codes, files, strict=True):
-        said = file.read_text(errors="replace")
-        told = "is in use by" in said or "holds a run already" in said
-        if process != code and not (process == 2 and told):
-            tried.wrong.append(f"ended with {process}: {said[-300:]!r}")
-    if code == 0 and 0 not in codes:
-        tried.wrong.append("none of them did it")
-    if 0 in codes:
-        tried.wrong += compare(good, bench.state())
-
-
-def _wait_and_run(bench: Bench, command: str, barrier: Any, said: Path) -> None:
-    target = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(target, 1)
-    os.dup2(target, 2)
-    barrier.wait()
-    code = run_command(command, bench.disk / "place", bench.disk / "out")
-    sys.stdout.flush()
-    os._exit(code)
-
-
-def _ended(process: BaseProcess) -> int | None:
-    process.join(600)
-    if process.is_alive():
-        process.kill()
-        process.join()
-        return None
-    return process.exitcode
+    ends = together.start(bench, command, [0.0] * count)
+    tried.wrong += together.judge(ends, code, good, bench.state())
 
 
 def damaged(tried: Try) -> None:

@@ -60,8 +60,6 @@ def _train(folder: Path, rank: int, job: dict[str, Any]) -> None:
         print(json.dumps({"rank": rank, "best": best, "read": sorted(set(read))}))
     except UserError as error:
         print(f"rank {rank} after {time.monotonic() - began:.1f} s: {error}", file=sys.stderr)
-        # The others ask the store of the first process why. A Python takes a while to shut down, a fork does not.
-        time.sleep(1)
         sys.exit(2)
 
 

@@ -1,17 +1,24 @@
 """On a device that is not the CPU: nothing is mixed, and a step waits for nothing."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
-from lightning_fabric import Fabric
 
+from partlabel import simulate, train
 from partlabel.method.losses import LOSSES
+from partlabel.method.strategies import STRATEGIES
 from partlabel.method.uncertainty import mc_dropout
 from partlabel.models.model import Model
-from partlabel.training.config import LossConfig, ModelConfig, OptimConfig
+from partlabel.tasks import predict, suspects
+from partlabel.training import batches, epoch
+from partlabel.training.batches import Files
+from partlabel.training.config import LossConfig, ModelConfig
 from partlabel.training.engine import Engine
-from partlabel.training.optimizer import RunningMean, build_loss, build_optimizer
-from tests.pretend import DEVICE, MixedDevicesError, counting
+from partlabel.training.optimizer import build_loss
+from tests.pictures import make_pictures, tiny_config
+from tests.pretend import DEVICE, MixedDevicesError, counting, pinned
 
 CLASSES = ["a", "b", "c", "d", "e"]
 
@@ -53,36 +60,81 @@ def test_losses_wait_for_nothing(name, weighted):
     assert not counted.waits
 
 
-NETWORKS = [
-    {},
-    {"graph": True},
-    {"pooling": "average", "dropout": 0.2},
-    {"heads": 2, "dropout": 0.2},
-    {"graph": True, "graph_hidden": 2},
-]
+class Shared:
+    """An optimizer as the engine gives it."""
+
+    def __init__(self, optimizer):
+        self.optimizer, self.param_groups = optimizer, optimizer.param_groups
+        self.step, self.zero_grad = optimizer.step, optimizer.zero_grad
 
 
-@pytest.mark.parametrize("network", NETWORKS, ids=lambda each: " ".join(each) or "plain")
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_a_step_waits_for_nothing(network, optimizer):
-    """Forward, loss, backward, update, running mean; images and labels come from pinned memory."""
-    loss = build_loss(LossConfig(), len(CLASSES))
-    engine = Engine(Fabric(accelerator="cpu", devices=1))
-    pixels = torch.randint(0, 256, (6, 3, 32, 32), dtype=torch.uint8)
+@pytest.fixture
+def on_device(monkeypatch):
+    """All that trains or scores does it on the pretend device, on which inference mode is not to be had."""
+    read = Files.batches
+    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)
+    monkeypatch.setattr(Engine, "device", DEVICE)
+    monkeypatch.setattr(Engine, "set_up", lambda self, model, optimizer: (model, Shared(optimizer)))
+    monkeypatch.setattr(batches, "pinned", pinned)
+    monkeypatch.setattr(Files, "batches", lambda self, *given: map(pinned, read(self, *given)))
+    for task in (predict, suspects):
+        monkeypatch.setattr(task, "default_device", lambda: DEVICE)
+
+
+def drawn(seed):
+    """A training, drawn at random."""
+    rng = np.random.default_rng(seed)
+
+    def one_of(*these):
+        return these[rng.integers(len(these))]
+
+    pooling, strategy, loss = one_of("weldon", "average"), one_of(*STRATEGIES), one_of(*LOSSES)
+    theta = None if STRATEGIES[strategy].theta is None else one_of(0.05, 0.5, 0.9)
+    graph, dropout = one_of(True, False), one_of(0.2, 0.5)
+    return tiny_config(
+        loss__name=loss, assume_absent=loss in ("bce", "wan") and one_of(True, False),
+        model__pooling=pooling, model__dropout=dropout, model__graph=graph,
+        model__graph_hidden=one_of(None, 2) if graph else None, model__heads=1 if strategy == "uncertainty" else 2,
+        model__square_root=pooling == "average" and one_of(True, False), freeze=one_of("none", "all", 1),
+        optim__name=one_of("sgd", "adamw"), optim__clip_norm=one_of(None, 1.0), optim__accumulate=one_of(1, 2),
+        optim__ema=one_of(0.0, 0.9), optim__layer_decay=one_of(1.0, 0.7),
+        augment__mix=one_of("none", "mixup", "cutmix"), augment__crop=one_of(1.0, 0.5), validation=0.3,
+        relabel__before=(2,), relabel__strategy=strategy, relabel__theta=theta, relabel__samples=8,
+        relabel__ema=one_of(0.0, 0.9), relabel__weight=one_of(1.0, 0.5),
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_no_step_of_a_training_waits(tmp_path, monkeypatch, on_device, seed):
+    """From images to a relabelled run: the steps wait for nothing, a batch of relabelling and validation for itself."""
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
+    table = simulate.partial(make_pictures(tmp_path / "pictures", 12), 0.7, seed=seed)
+    in_steps, calls = Counter(), Counter()
+
+    def watched(name):
+        function = getattr(epoch, name)
+
+        def call(*given):
+            before = counted.waits.copy()
+            made = function(*given)
+            in_steps.update(counted.waits - before)
+            calls[name] += 1
+            return made
+
+        return call
+
+    for name in ("step", "update"):
+        monkeypatch.setattr(epoch, name, watched(name))
     with counting() as counted:
-        model = make_model(**network).to(DEVICE)
-        model.train()
-        made = build_optimizer(model, OptimConfig(name=optimizer))
-        mean = RunningMean(model, 0.9)
-        for _ in range(2):
-            counted.waits.clear()
-            scores = model(pixels.to(DEVICE, non_blocking=True))
-            known = some_labels().to(DEVICE, non_blocking=True)
-            heads = scores.unbind() if scores.ndim == 3 else (scores,)
-            torch.stack([loss(head, known, weight=None, epoch=1) for head in heads]).sum().backward()
-            engine.update(model, made, None)
-            mean.update()
-    assert not counted.waits
+        run = train(table, tmp_path / "pictures", out=tmp_path / "run", config=drawn(seed))
+        found = predict.predict(run.folder, tmp_path / "pictures")
+    assert not in_steps
+    assert calls["step"] >= calls["update"] >= 4
+    assert run.rounds
+    assert found.scores.shape == (12, 3)
+    each = Counter(place for _, place in counted.waits.elements() if "curriculum.py" in place or "validate" in place)
+    assert max(each.values()) <= 12 / 4, "once a batch"
 
 
 @pytest.mark.parametrize("network", [{}, {"graph": True}, {"pooling": "average"}], ids=["weldon", "graph", "average"])

@@ -2,9 +2,11 @@
 
 import json
 import os
+import platform
 import re
 import shutil
 import signal
+import sys
 import time
 
 import numpy as np
@@ -13,9 +15,10 @@ import torch
 from safetensors.torch import load_file
 
 from partlabel import Config, LabelTable, Run, simulate, train
+from partlabel.app.cli import main
 from partlabel.core.compute import cores, loader_workers, processes
-from partlabel.core.errors import UserError
 from tests.pictures import make_pictures, tiny_config
+from tests.processes import Started, free_port
 from tests.training.nodes import start
 
 
@@ -90,6 +93,43 @@ def test_nodes_that_differ_are_refused_in_one_sentence(folder):
         with open(folder / images / "003.png", "ab") as file:
             file.write(end)
     assert "contents of images: " in refused(folder, config, of_rank={1: {"images": "alike"}})
+
+
+@pytest.mark.slow
+def test_nodes_with_unequal_numbers_of_processes_are_refused(folder):
+    own = [{"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(count)}
+           for rank, local, count in [(0, 0, 2), (1, 1, 2), (2, 0, 1)]]  # fmt: skip
+    codes, said = ended(begin(folder, tiny_config(freeze="all"), environments=own))
+    assert codes == [2, 2, 2], said
+    assert re.search(r"same number of processes; process 0 on \S+ is one of 2, process 2 on \S+ is one of 1", said[0])
+    assert said[1:] == ["", ""]
+
+
+def of_command_line(words, place, rank, port):
+    """`partlabel` as one of two processes."""
+    os.chdir(place)
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    sys.exit(main(words))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({}, "partlabel: labels: there is no gone.parquet\n"),
+        ({0: "labels.parquet"}, "partlabel: process 1 on NODE: labels: there is no gone.parquet\n"),
+    ],
+    ids=["of all", "of the second"],
+)
+def test_a_mistake_before_the_training_is_said_once(folder, changed, sentence):
+    port = free_port()
+    words = [["train", changed.get(rank, "gone.parquet"), "--images", "pictures", "-o", "run"] for rank in range(2)]
+    started = [Started(of_command_line, (own, folder, rank, port), folder / f"node{rank}")
+               for rank, own in enumerate(words)]  # fmt: skip
+    codes, said = ended(started)
+    assert codes == [2, 2], said
+    assert said == [sentence.replace("NODE", platform.node()), ""]
 
 
 @pytest.mark.slow
@@ -205,9 +245,9 @@ def test_processes_of_torchrun_and_slurm(monkeypatch):
     for name, value in step.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
     assert vars(processes()) == {"rank": 5, "world": 8, "local_rank": 1, "local_world": 4}
-    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "5,3")
-    with pytest.raises(UserError, match="same number"):
-        processes()
+    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "5(x2),3")
+    monkeypatch.setenv("SLURM_NODEID", "2")
+    assert processes().local_world == 3
     for name, value in {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
     assert vars(processes()) == {"rank": 1, "world": 4, "local_rank": 1, "local_world": 2}

@@ -38,11 +38,7 @@ class Processes:
 
 
 def processes() -> Processes:
-    """Read what ``torchrun``, or ``srun`` of SLURM, says of the processes that it started.
-
-    Raises:
-        UserError: SLURM started another number of tasks on each node.
-    """
+    """Read what ``torchrun``, or ``srun`` of SLURM, says of the processes that it started."""
     said = os.environ
     if "WORLD_SIZE" in said:
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -50,10 +46,13 @@ def processes() -> Processes:
         names = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE")
     else:
         return Processes()
-    texts = [said.get(name, other) for name, other in zip(names, ("0", "1", "0", "1"), strict=True)]
-    if "," in texts[3]:  # 4,3; equal ones are 4 for one node, 4(x2) for two
-        raise UserError(f"SLURM started {texts[3]} tasks on the nodes; every node needs the same number")
-    return Processes(*(int(text.split("(")[0]) for text in texts))
+    rank, world, local_rank, here = (said.get(name, other) for name, other in zip(names, "0101", strict=True))
+    of_nodes: list[int] = []
+    for text in here.split(","):  # 4(x2),3 are three nodes
+        count, _, times = text.partition("(x")
+        of_nodes += [int(count)] * int(times.rstrip(")") or 1)
+    node = int(said.get("SLURM_NODEID", 0)) if len(of_nodes) > 1 else 0
+    return Processes(int(rank), int(world), int(local_rank), of_nodes[min(node, len(of_nodes) - 1)])
 
 
 @dataclass(frozen=True)

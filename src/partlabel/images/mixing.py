@@ -8,6 +8,7 @@ label that is unknown in a part takes no part in it (docs/equations.md).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,25 +33,29 @@ class Mixing:
     share: Tensor
     corner: Tensor | None
 
-    def images(self, images: Tensor) -> tuple[Tensor, Tensor]:
+    def images(
+        self, images: Tensor, send: Callable[[Tensor, torch.device], Tensor] = torch.Tensor.to
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Mix a batch.
 
         Args:
             images: (B, D, h, w), pixels or what stages of a backbone make of them.
+            send: gives a tensor on a device, without waiting for it where it can.
 
         Returns:
-            The mixed batch, float for mixup, and the share (B,) of each image itself, which for a box of whole pixels
-            is what is left of it.
+            On the device of the images: the mixed batch, float for mixup; the partner (B,) of each image; and the share
+            (B,) of each image itself, which for a box of whole pixels is what is left of it.
         """
-        partner = self.partner.to(images.device, non_blocking=True)
+        partner = send(self.partner, images.device)
         if self.corner is None:
-            share = self.share.to(images.device, non_blocking=True)[:, None, None, None]
+            own = send(self.share, images.device)
+            share = own[:, None, None, None]
             values = images.to(share.dtype) if not images.is_floating_point() else images
-            return values * share + values[partner] * (1 - share), self.share
+            return values * share + values[partner] * (1 - share), partner, own
         inside = boxes(self.share, self.corner, images.shape[2], images.shape[3])
         share = 1 - inside.float().mean((1, 2))
-        chosen = inside[:, None].to(images.device, non_blocking=True)
-        return torch.where(chosen, images[partner], images), share
+        chosen = send(inside[:, None], images.device)
+        return torch.where(chosen, images[partner], images), partner, send(share, images.device)
 
 
 def boxes(share: Tensor, centre: Tensor, height: int, width: int) -> Tensor:

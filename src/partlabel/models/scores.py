@@ -60,6 +60,10 @@ class Scores:
         """Return the scores of some images, in the order given; an image may repeat."""
         raise NotImplementedError
 
+    def lie(self) -> tuple[Sequence[ScoreFile], NDArray[np.int64]] | None:
+        """Return what :func:`read_scores` opens these scores from; None where they lie in no files of their own."""
+        return None
+
     def select(self, columns: NDArray[np.int64]) -> Scores:
         """Return the scores of some classes, in the order given."""
         columns = np.asarray(columns, np.int64)
@@ -207,6 +211,9 @@ class _Stored(Scores):
 
     def take(self, rows: NDArray[np.int64]) -> Scores:
         return _Stored(self.files, self.place[rows], self.num_classes)
+
+    def lie(self) -> tuple[Sequence[ScoreFile], NDArray[np.int64]]:
+        return self.files, self.place
 
     def in_order(self) -> Iterator[tuple[int, Floats]]:
         if not np.array_equal(self._order, np.arange(self.num_images)):

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.core.compute import default_device, inference_batch, loader_workers
+from partlabel.core.compute import autocast, default_device, inference_batch, loader_workers
 from partlabel.core.progress import Reporter
 from partlabel.images import ImageDataset, make_loader
 from partlabel.models.model import Head, Heads, Model
@@ -80,8 +80,10 @@ def class_maps(
     model.eval().to(device)
     with torch.no_grad(), Reporter().bar("finding where classes are seen") as bar:
         for rows, (pixels, _) in zip(batches, loader, strict=True):
-            features = model.backbone(model.normalise(pixels.to(device)))
-            found.append(class_map(model.head, features, wanted[rows].to(device)).float().cpu().numpy())
+            with autocast(device, model.precision):
+                x = pixels.to(device, non_blocking=True).contiguous(memory_format=torch.channels_last)
+                features = model.backbone(model.normalise(x))
+            found.append(class_map(model.head, features.float(), wanted[rows].to(device)).cpu().numpy())
             bar(rows[-1] + 1, len(files))
     model.train(was_training)
     return np.concatenate(found) if found else np.empty((0, 1, 1), np.float32)

@@ -84,7 +84,7 @@ def _on_ray(run: Any, work: Work, done: Done) -> Done:
         task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=_RETRIES)(_one)
         model, all_of_it = ray.put(os.path.abspath(run) if isinstance(run, str | os.PathLike) else run), ray.put(work)
         waiting = [task.remote(model, all_of_it, shard) for shard in work.left()]
-        with Reporter().bar("scoring shards") as bar:
+        with Reporter().bar("scoring shards", "shards") as bar:
             while waiting:
                 ready, waiting = ray.wait(waiting)
                 for part in ray.get(ready):

@@ -110,17 +110,17 @@ class Work:
         done, own = Done(), processes()
         leases = Leases(Path(self.output.path, _LEASES)) if self.output.is_local else None
         first = own.rank * len(self.manifest) // own.world if own.world > 1 else os.getpid() * 7919 % len(self.manifest)
-        with scorer(model) as (device, score), Reporter().bar("scoring shards") as bar:
+        with scorer(model) as (device, score), Reporter().bar("scoring shards", "shards") as bar:
             while left := self.left():
                 at = np.searchsorted(left, first)
-                for shard in [*left[at:], *left[:at]]:
+                for later, shard in zip(reversed(range(len(left))), [*left[at:], *left[:at]], strict=True):
                     if leases is None:
                         self.one(shard, model, device, score, done)
                     elif not self.is_done(shard):
                         with leases.holding(str(shard)) as mine:
                             if mine and not self.is_done(shard):
                                 self._unless_done(shard, model, device, score, done)
-                    bar(done.shards, len(self.manifest))
+                    bar(done.shards, done.shards + later)  # what others do meanwhile is not counted
                 if leases is not None and self.left():
                     time.sleep(_PAUSE)
         if leases is not None:

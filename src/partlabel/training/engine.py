@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import platform
 import threading
@@ -20,20 +19,17 @@ import torch.distributed as dist
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import DDPStrategy
 from torch import Tensor, nn
-from torch.distributed.distributed_c10d import _get_default_store
 
 from partlabel.core.compute import Crew, Processes, has_gpu, processes
 from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.training.config import Config
+from partlabel.training.meeting import LOOK, SILENCE, meet, saying_once, until_heard
 
 T = TypeVar("T")
-_ENGINES = itertools.count()
 #: after so long without a sign of life from another process, the training ends
 PATIENCE = timedelta(minutes=10)
-#: seconds between two signs of life, and between two looks for them
-_BEAT, _LOOK = 5.0, 0.05
-#: seconds that a process which says nothing leaves to the one that speaks
-_SILENCE = 5.0
+#: seconds between two signs of life
+_BEAT = 1.0
 #: seconds that are waited for the thread that gives signs of life
 _JOIN = 20.0
 
@@ -48,14 +44,14 @@ class Engine:
 
     fabric: Fabric
     processes: Processes = field(default_factory=Processes)
+    store: Any = None
 
     def __post_init__(self) -> None:
         self._ended = threading.Event()
         self._phase = 0
-        self._is_settled = False
+        self._is_settled = self._has_heard = False
         if self.world > 1:
-            self._prefix = f"partlabel/{next(_ENGINES)}"
-            self._store = self._own_store()
+            self._store = self.store.clone()  # a connection that no other thread uses
             self._store.add(f"alive/{self.rank}", 1)
             self._signs = threading.Thread(target=self._give_signs, name="signs of life", daemon=True)
             self._signs.start()
@@ -150,9 +146,11 @@ class Engine:
         mistakes = [each for each in found if each is not None]
         if not mistakes:
             return
-        if not self.first:
-            self._leave()
         self._is_settled = True
+        if not self.first:
+            self._hear(self._store)
+            self._leave()
+        until_heard(self._store, self.world)
         one = mistakes[0]
         everywhere = len(mistakes) == self.world or one["who"] == self.name
         raise UserError(one["message"] if everywhere else f"{one['who']}: {one['message']}", one["offenders"])
@@ -250,26 +248,36 @@ class Engine:
 
     def _may_speak(self) -> bool:
         """Whether nobody has said yet what went wrong; from now on, somebody has."""
+        if self._has_heard:
+            return False
         try:
-            return self._store.add("said", 1) == 1
+            first = self._store.add("said", 1) == 1
         except RuntimeError:  # the store is gone with its process, and nobody can be asked
             return True
+        if not first:
+            self._hear(self._store)
+        elif self.first:  # the store goes with this process
+            until_heard(self._store, self.world)
+        return first
+
+    def _hear(self, store: dist.Store) -> None:
+        """Know that somebody says what went wrong, and let the first process know that this one does."""
+        store.set(f"heard/{self.rank}", "")
+        self._has_heard = True
 
     def _leave(self) -> None:
-        time.sleep(_SILENCE)
+        time.sleep(SILENCE)
         raise SystemExit(2)
 
     # --- signs of life ---
 
-    def _own_store(self) -> dist.Store:
-        """What the processes share, by a connection that no other thread uses."""
-        return dist.PrefixStore(self._prefix, _get_default_store().clone())
-
     def _give_signs(self) -> None:
         try:
-            store = self._own_store()
+            store = self.store.clone()
             while not self._ended.wait(_BEAT):
                 store.add(f"alive/{self.rank}", 1)
+                if not self._has_heard and store.add("said", 0):
+                    self._hear(store)
         except RuntimeError:
             return  # the store is gone, which the others notice too
 
@@ -283,7 +291,7 @@ class Engine:
         looked = 0.0
         while not self._store.check(keys):
             now = time.monotonic()
-            if now - looked > min(_BEAT, PATIENCE.total_seconds() / 4):
+            if now - looked > min(5 * _BEAT, PATIENCE.total_seconds() / 4):
                 looked = now
                 for rank in range(self.world):
                     count = self._store.add(f"alive/{rank}", 0)
@@ -292,7 +300,7 @@ class Engine:
                 silent = [rank for rank, (_, since) in seen.items() if now - since > PATIENCE.total_seconds()]
                 if silent:
                     raise UserError(f"process {silent[0]} has not answered for {PATIENCE}; the training ends")
-            time.sleep(_LOOK)
+            time.sleep(LOOK)
         return [self._store.get(key).decode() for key in keys]
 
 
@@ -301,32 +309,33 @@ def _is_lost_contact(error: BaseException) -> bool:
     return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error).lower())
 
 
+def before_start() -> AbstractContextManager[None]:
+    """A block before :func:`start`, whose mistakes are said once, whichever processes make them."""
+    return saying_once(PATIENCE)
+
+
 def start(config: Config) -> Engine:
     """The engine for this process, alone or started by ``torchrun`` or ``srun``.
 
     Raises:
-        UserError: half precision without a GPU, another number of processes on each node, or one that does not come.
+        UserError: half precision without a GPU, another number of processes on each node, or one that does not come; in
+            the first process, the others exit.
     """
     here = processes()
     precision: Any = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[config.precision]
-    if config.precision == "16" and not has_gpu():
-        if here.rank:
-            raise SystemExit(2)
-        raise UserError("half precision (16) needs a GPU; choose bf16 or 32")
+    with before_start():
+        if config.precision == "16" and not has_gpu():
+            raise UserError("half precision (16) needs a GPU; choose bf16 or 32")
     if here.world == 1:
         return Engine(Fabric(accelerator="auto", devices=1, precision=precision))
-    if here.world % here.local_world:
-        if here.local_rank:
-            raise SystemExit(2)
-        raise UserError(
-            f"{platform.node()} has {here.local_world} of the {here.world} processes; every node needs the same number"
-        )
+    launched, store = meet(PATIENCE)
     fabric = Fabric(
         accelerator="auto" if has_gpu() else "cpu",
         devices=here.local_world,
         num_nodes=here.world // here.local_world,
         strategy=DDPStrategy(timeout=PATIENCE, broadcast_buffers=False),
         precision=precision,
+        plugins=[launched],
     )
     try:
         fabric.launch()
@@ -334,4 +343,4 @@ def start(config: Config) -> Engine:
         if here.local_rank:
             raise SystemExit(2) from None
         raise UserError(f"the {here.world} processes did not find each other within {PATIENCE}") from error
-    return Engine(fabric, here)
+    return Engine(fabric, here, store)

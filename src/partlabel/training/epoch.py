@@ -58,7 +58,7 @@ def train_epoch(job: Job, state: State, batches: Batches, epoch: int) -> dict[st
     engine.average(total)
     seconds = time.perf_counter() - began
     _share_buffers(job, state)
-    if not torch.isfinite(total) or not all(torch.isfinite(p).all() for p in state.model.parameters()):
+    if not torch.stack([torch.isfinite(each).all() for each in (total, *state.model.parameters())]).all():
         raise UserError(f"the loss is not finite in epoch {epoch + 1}; choose a lower learning rate")
     return {
         "epoch": epoch + 1,
@@ -120,8 +120,8 @@ def step(job: Job, state: State, stage: int, part: Part) -> Tensor:
     augment = job.config.augment
     if augment.mix != "none":
         drawn = draw_mixing(augment.mix, augment.mix_alpha, job.config.seed, state.epoch, own)
-        images, share = drawn.images(images)
-        mixed = sent(drawn.partner, images.device), sent(share, images.device)
+        images, partner, share = drawn.images(images, sent)
+        mixed = partner, share
     labels, weight = state.labels.labels(own)
     if part.idle:
         weight = torch.zeros(labels.shape)

@@ -138,9 +138,7 @@ class Unseen(Scores):
         return Unseen(self.raw, self.factors, self.scales, self.rows[rows])
 
 
-def chosen(
-    scores: Sequence[Floats], cls: NDArray[np.integer], value: NDArray[np.int8], classes: int
-) -> int:
+def chosen(scores: Sequence[Floats], cls: NDArray[np.integer], value: NDArray[np.int8], classes: int) -> int:
     """Choose one of ``FACTORS``: 1, unless another is better in mean average precision by two standard errors.
 
     Args:

@@ -33,6 +33,7 @@ from partlabel.app.cli import (
 )
 from partlabel.app.cli.paths import check_paths, check_sources
 from partlabel.app.cli.steps import following, next_step
+from partlabel.core.compute import is_first_process, processes
 from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.core.text import shown, speak_any_sign
 
@@ -164,16 +165,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     speak_any_sign(sys.stdout, sys.stderr)
+    if processes().world > 1:  # of a process that is lost, torch would print pages
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
             with _only_writer(words):
                 app(words)
         except CycloptsError as error:
-            _say(f"partlabel: {error}\nTry: {' '.join(['partlabel', *(error.command_chain or ()), '--help'])}")
+            mistake = UserError(f"{error}\nTry: {' '.join(['partlabel', *(error.command_chain or ()), '--help'])}")
+            _say(f"partlabel: {_of_all(mistake, words)}")
             return 2
         except UserError as error:
-            _say(f"partlabel: {error}")
+            _say(f"partlabel: {_of_all(error, words)}")
             _say_more(error, words)
             return 2
         except BrokenPipeError:
@@ -181,11 +185,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         except KeyboardInterrupt:
-            _say("partlabel: stopped")
+            if is_first_process():
+                _say("partlabel: stopped")
             return 130
         except Exception as error:
             return _failed(error, words)
     return 0
+
+
+def _of_all(error: UserError, words: list[str]) -> UserError:
+    """The mistake that is said of all processes of a training, in the one that says it; the others end here."""
+    if words[:1] != ["train"] or processes().world == 1:
+        return error
+    from partlabel.training.engine import before_start
+    from partlabel.training.meeting import have_met
+
+    if have_met():
+        return error
+    try:
+        with before_start():
+            raise error
+    except UserError as said:
+        return said
 
 
 def _say_more(error: UserError, words: list[str]) -> None:

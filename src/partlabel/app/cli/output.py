@@ -11,8 +11,6 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from partlabel.app.cli.steps import next_step
-from partlabel.core.compute import processes
-from partlabel.core.errors import UserError
 from partlabel.core.text import shown
 
 Json = Annotated[
@@ -50,14 +48,3 @@ def reporting(as_json: bool) -> Generator[Callable[[dict[str, Any], str], None]]
         return
     with redirect_stdout(sys.stderr):
         yield report
-
-
-@contextmanager
-def one_of_each_node() -> Generator[None]:
-    """Let one process of each node say what goes wrong in the block, where several were started together."""
-    try:
-        yield
-    except UserError:
-        if processes().local_rank:
-            raise SystemExit(2) from None
-        raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from partlabel.app.cli.output import Json, one_of_each_node, reporting
+from partlabel.app.cli.output import Json, reporting
 from partlabel.app.cli.settings import PresetName, Settings, make_config
 from partlabel.core.compute import is_first_process
 from partlabel.core.text import plural
@@ -64,14 +64,13 @@ def train(
         from partlabel.training.loop import train as run_training
         from partlabel.training.run import SETTINGS, Run
 
-        with one_of_each_node():
-            share, held_out = _validation(validation)
-            if after is not None and preset is None and config is None:
-                Run(after)  # says where it is none
-                config = after / SETTINGS
-            table = LabelTable.read_parquet(labels)
-            chosen = make_config(preset, config, settings, share, lambda: automatic(table, images, output, resume))
-            true = None if truth is None else LabelTable.read_parquet(truth)
+        share, held_out = _validation(validation)
+        if after is not None and preset is None and config is None:
+            Run(after)  # says where it is none
+            config = after / SETTINGS
+        table = LabelTable.read_parquet(labels)
+        chosen = make_config(preset, config, settings, share, lambda: automatic(table, images, output, resume))
+        true = None if truth is None else LabelTable.read_parquet(truth)
         held = {"validation": held_out, "validation_images": validation_images, "truth": true, "after": after}
         run = run_training(table, images, out=output, config=chosen, resume=resume, **held)
         if is_first_process():
@@ -84,7 +83,7 @@ def _trained(run: Run, folder: Path) -> str:
 
     summary, headline = run.summary, run.headline
     labels, pictures, seconds = summary["known_labels"], summary["images_trained"], summary["seconds"]
-    lines = [f"Trained on {labels:,} known labels of {pictures:,} images in {seconds:,.0f} s"]
+    lines = [f"Trained on {plural(labels, 'known label')} of {plural(pictures, 'image')} in {seconds:,.0f} s"]
     if summary["images_without_labels"]:
         lines.append(f"Taught nothing: {plural(summary['images_without_labels'], 'image')} without a known label")
     if summary["images_skipped"]:
