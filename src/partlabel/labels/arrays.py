@@ -174,8 +174,8 @@ class LabelArrays:
         """Return the image number of each known label, int64 (K,)."""
         return np.repeat(np.arange(self.num_images), np.diff(self.indptr))
 
-    def images_at(self, positions: NDArray[np.integer]) -> NDArray[np.int32]:
-        """Return the image number of the known labels at some positions, int32 (len(positions),)."""
+    def images_at(self, positions: NDArray[Any] | slice) -> NDArray[np.int32]:
+        """Return the image number of the known labels at some positions (numbers, a mask or a slice), int32."""
         images = np.repeat(np.arange(self.num_images, dtype=np.int32), np.diff(self.indptr))
         return images[positions]
 

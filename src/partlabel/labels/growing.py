@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,12 +50,12 @@ class _Placed:
     def __init__(self, table: LabelArrays, indptr: NDArray[np.int64]) -> None:
         size = int(indptr[-1])
         kinds = {"indices": np.int32, "values": np.int8, "origin": np.uint8, "score": np.float32, "round": np.int16}
-        self.arrays = {name: np.empty(size, kind) for name, kind in kinds.items()}
+        self.arrays: dict[str, NDArray[Any]] = {name: np.empty(size, kind) for name, kind in kinds.items()}
         self._table, self._next = table, indptr[:-1].copy()
         self._order, self._start = table.by_class()
         self._image, self._done = table.images_at(self._order), 0
 
-    def put(self, number: int, image: NDArray[np.integer], fields: dict[str, object]) -> None:
+    def put(self, number: int, image: NDArray[np.integer], fields: dict[str, Any]) -> None:
         """Put labels of a class behind those that their images have."""
         at = self._next[image]
         self.arrays["indices"][at] = number

@@ -355,7 +355,7 @@ def compare_counts(
     return distance, p, not (p < _LEVEL / comparisons and distance >= _DISTANCE)
 
 
-def design_effect(image: NDArray[np.int64], right: NDArray[np.bool_]) -> float | None:
+def design_effect(image: NDArray[np.integer], right: NDArray[np.bool_]) -> float | None:
     """How much mistakes flock together in images: variance of their number against independent ones; None without.
 
     The tests take labels as independent. That holds for one class (one label an image); in a pool a value well above 1
