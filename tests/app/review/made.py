@@ -61,8 +61,7 @@ def make_run(folder: Path, table: LabelTable, scores: np.ndarray, images: Path |
     (run / "best").mkdir(parents=True)
     (run / "run.json").write_text("{}")
     (run / WEIGHTS).write_bytes(b"weights")
-    about = {"version": 1, "classes": list(table.classes), "thresholds": [0.0] * table.num_classes}
-    (run / DESCRIPTION).write_text(to_toml(about))
+    describe(run, table.classes)
     table.write_parquet(run / "labels.parquet")
     if images is None:
         images = folder / "photos"
@@ -108,6 +107,14 @@ def board_of(
     names = Names(folder, "scores", "table", "both")
     keys = np.array(asked, np.int64)
     return open_board(lambda: held, lambda: held if stored else None, calibration, table, keys, names)
+
+
+def describe(run: Path, classes: Sequence[str]) -> None:
+    """Write what the model of the run is."""
+    network = {"backbone": "test_resnet", "pooling": "average"}
+    images = {"size": 32, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
+    about = {"classes": list(classes), "thresholds": [0.0] * len(classes), "model": network, "preprocessing": images}
+    (run / DESCRIPTION).write_text(to_toml({"version": 1, **about}))
 
 
 def drawn_table(count: int, classes: tuple[str, ...] = CLASSES, seed: int = 0) -> tuple[LabelTable, np.ndarray]:

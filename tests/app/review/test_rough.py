@@ -18,10 +18,8 @@ from partlabel.app.review import security, server
 from partlabel.app.review.answers import AnswerStore
 from partlabel.app.review.app import REVIEW, make_app
 from partlabel.app.review.desk import open_desk
-from partlabel.app.review.scores import DESCRIPTION
-from partlabel.core.files import to_toml
 from partlabel.labels.table import LabelTable
-from tests.app.review.made import check_after_restart, keep_scores, said
+from tests.app.review.made import check_after_restart, describe, keep_scores, said
 from tests.app.review.test_process import answers_of, client, command, running, started  # noqa: F401
 
 pytestmark = [pytest.mark.slow, pytest.mark.linux]
@@ -147,17 +145,15 @@ def test_a_clock_that_goes_back(made, monkeypatch, times):
 
 def test_a_class_that_a_later_model_no_longer_has(made):
     """The answers about it are kept, and count again with a model that has it."""
-    about = made.run / DESCRIPTION
-    before = about.read_text()
     desk = made.open()
     desk.answer("me", "1", [said(desk, 3, 1, "no"), said(desk, 4, 2, "yes")], False)
     desk.close()
     whole = made.table
     made.table = whole.select_classes(["cat", "<b>car</b>"])
-    about.write_text(to_toml({"version": 1, "classes": ["cat", "<b>car</b>"], "thresholds": [0.0, 0.0]}))
+    describe(made.run, ["cat", "<b>car</b>"])
     keep_scores(made.run, made.table, made.scores[:, [0, 2]], made.images)
     check_after_restart(made, {("004.png", "<b>car</b>"): "yes"})
-    about.write_text(before)
+    describe(made.run, whole.classes)
     made.table = whole
     check_after_restart(made, {("003.png", "dog"): "no", ("004.png", "<b>car</b>"): "yes"})
 
