@@ -35,7 +35,8 @@ from partlabel.images.among import among
 from partlabel.images.contents import facts_of, known_contents
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
-from partlabel.models.scores import ScoreFile, Scores, ScoreWriter, read_scores
+from partlabel.models.score_files import ScoreFile, ScoreWriter
+from partlabel.models.scores import Scores, read_scores
 from partlabel.tasks.predict import score, score_batches
 from partlabel.tasks.prediction_files import Keep, PredictionWriter, decided
 
