@@ -1,12 +1,14 @@
-"""The review server under load: 100,000 images, 600 classes, four browsers.
+"""The review server at 20,000 images of 9,605 classes, asked by four browsers.
 
-    python -m benchmarks.review --data ../shared/data/coco-mini [--pictures N --classes C]
+    python -m benchmarks.review [--pictures N --classes C] [--code OTHER/src]
 
-The names are made up and share real photographs by hard links; scores and labels are drawn. The server is a process of
-its own and is asked over HTTP, as a browser asks. Measured are: the first start, which sorts all pairs; a start with
-that stored, until the first answer of the server; pages of queues with and without filters, each filter asked for the
-first time; the next image (its labels and the image itself), thumbnails made and kept; and answers on disk in a
-second by four browsers at once. Each list of questions is checked against the arrays.
+Images are noise, the model has random weights; labels and scores are drawn, and the scores lie where ``predict`` keeps
+them, so that none is computed. Of each image 20 labels are given and 10 filled in. The server is a process of its own
+and is asked over HTTP, as a browser asks. Measured are: the first start, which makes the index; a start with that
+stored, until the first answer of the server; pages of queues with and without filters, each filter asked for the first
+time; the next image (its labels and the image itself), an image somewhere else, thumbnails made and kept; and answers
+on disk in a second by four browsers at once. A list of one class is checked against the scores. With ``--code`` the
+server is that of another version, and its numbers stand beside under ``before``.
 """
 
 from __future__ import annotations
@@ -25,63 +27,78 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pyarrow as pa
+import torch
+from PIL import Image
 
 from benchmarks.timing import machine, save
 from partlabel.app.review.app import REVIEW
 from partlabel.app.review.pictures import TAG
-from partlabel.app.review.scores import DESCRIPTION, WEIGHTS, Judge, digest, half, store_scores
 from partlabel.images import content_hash
 from partlabel.labels.table import LabelTable
+from partlabel.models.model import Model
+from partlabel.models.score_files import ScoreFile, ScoreWriter
+from partlabel.models.scores import read_scores
+from partlabel.tasks.scoring import model_digest
+from partlabel.training.config import Config, ModelConfig
+from partlabel.training.folder import create_folder, write_history
 
-KNOWN, FILLED, BROWSERS, SECONDS = 0.01, 0.03, 4, 10.0
+GIVEN, FILLED, BROWSERS, SECONDS, SIDE = 20, 10, 4, 10.0, 24
+NAME = "{:06}.png"
 
 
-def make(folder: Path, data: Path, pictures: int, classes: int) -> tuple[Path, Path, Path]:
-    """A run with scores, a label table and images."""
+def make(folder: Path, pictures: int, classes: int) -> tuple[Path, Path, Path]:
+    """A run with stored scores, a label table and images."""
     random = np.random.default_rng(0)
-    photos, images, run = sorted((data / "images").glob("*.jpg")), folder / "images", folder / "run"
-    (run / "best").mkdir(parents=True)
-    (run / "review" / "cache").mkdir(parents=True)
+    images, run = folder / "images", folder / "run"
     images.mkdir()
-    names = [f"{i:06}.jpg" for i in range(pictures)]
-    copies = folder / "photos"
-    copies.mkdir()
-    own = []
-    for photo in photos[:2000]:
-        own.append(copies / photo.name)
-        own[-1].write_bytes(photo.read_bytes())
-    for number, name in enumerate(names):
-        os.link(own[number % len(own)], images / name)
-    scores = random.normal(-4, 2, (pictures, classes)).astype(np.float32)
-    chance = random.random((pictures, classes), np.float32)
-    image, cls = np.nonzero(chance < KNOWN)
+    names = [NAME.format(i) for i in range(pictures)]
+    for name in names:
+        Image.fromarray(random.integers(0, 255, (SIDE, SIDE, 3), dtype=np.uint8)).save(images / name)
+    torch.manual_seed(0)
     titles = [f"class {i}" for i in range(classes)]
-    table = LabelTable.from_pairs(names, titles, image, cls, np.where(scores[image, cls] > -3, 1, -1))
-    image, cls = np.nonzero((chance >= KNOWN) & (chance < KNOWN + FILLED))
-    score = scores[image, cls]
-    table = table.with_labels(image, cls, np.where(score > 0, 1, -1), origin="model", score=score, round=1)
-    table.write_parquet(folder / "labels.parquet")
-    (run / "run.json").write_text("{}")
-    (run / WEIGHTS).write_bytes(b"drawn")
-    (run / DESCRIPTION).write_text(f"classes = {json.dumps(titles)}\nthresholds = {[0.0] * classes}\n")
-    judge = Judge.of_run(run)
-    hashes = np.array([content_hash(path) for path in own], "S32")
-    contents = hashes[np.arange(pictures) % len(own)]
-    name = f"scores-{digest(judge.weights, judge.classes)}-{digest(contents.tolist())}.npy"
-    store_scores(run / "review" / "cache" / name, contents, half(scores))
+    model = Model(ModelConfig(backbone="test_resnet", weights="none"), titles, 32)
+    create_folder(run, {"config": Config().to_dict()})
+    write_history(run, [])
+    model.save(run / "best")
+    stored = folder / "cache" / "scores" / model_digest(model, "cpu")
+    stored.mkdir(parents=True)
+    image, cls, value, filled = (np.zeros((pictures, GIVEN + FILLED), np.int64) for _ in range(4))
+    for low in range(0, pictures, 2000):
+        own = names[low : low + 2000]
+        with ScoreWriter(stored / f"{low}.parquet", titles, columns={"content": pa.binary(32)}) as writer:
+            for start in range(0, len(own), 200):
+                some = own[start : start + 200]
+                scores = random.normal(-4, 2, (len(some), classes)).astype(np.float32)
+                hashes = pa.array([content_hash(images / name).encode() for name in some], pa.binary(32))
+                writer.add(some, scores, content=hashes)
+                for row, one in enumerate(scores, low + start):
+                    image[row], cls[row] = row, random.choice(classes, GIVEN + FILLED, replace=False)
+                    value[row] = np.where(one[cls[row]] > -3, 1, -1)
+                    filled[row, GIVEN:] = 1
+    given = filled.reshape(-1) == 0
+    parts = [part.reshape(-1)[given] for part in (image, cls, value)]
+    table = LabelTable.from_pairs(names, titles, *parts)
+    table.write_parquet(run / "labels.parquet")
+    image, cls, value = (part.reshape(-1)[~given] for part in (image, cls, value))
+    score = np.where(value > 0, 0.5, -0.5).astype(np.float32)
+    table.with_labels(image, cls, value, origin="model", score=score, round=1).write_parquet(folder / "labels.parquet")
     return run, images, folder / "labels.parquet"
 
 
 class Server:
     """The server process, until the block ends."""
 
-    def __init__(self, run: Path, images: Path, labels: Path) -> None:
+    def __init__(self, run: Path, images: Path, labels: Path, code: Path) -> None:
+        self._environment = {**os.environ, "PYTHONPATH": str(code), "PARTLABEL_CACHE": str(run.parent / "cache")}
         words = ["review", str(run), "--images", str(images), "--labels", str(labels), "--port", "0", "--json"]
         self._command = [sys.executable, "-m", "partlabel", *words]
 
     def __enter__(self) -> Server:
         began = time.perf_counter()
-        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            self._command, env=self._environment, stdout=subprocess.PIPE, text=True, cwd=self._environment["PYTHONPATH"]
+        )
         assert self._process.stdout is not None
         self.address = json.loads(self._process.stdout.readline())["address"].rstrip("/")
         self.listening_s = time.perf_counter() - began
@@ -99,7 +116,11 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
-        self.peak_mb = int(status.split("VmHWM:")[1].split()[0]) / 1024
+        ticks = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13]
+        self.cpu_s = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        self.peak_mb, self.anonymous_mb = (
+            int(status.split(name)[1].split()[0]) / 1024 for name in ("VmHWM:", "RssAnon:")
+        )
         self._process.terminate()
         self._process.wait()
 
@@ -163,7 +184,7 @@ def answering(server: Server, pictures: int, classes: int) -> dict[str, Any]:
                     chosen = random.choice(pictures, size, replace=False).tolist()
                     answers = [
                         {
-                            "picture": f"{i:06}.jpg",
+                            "picture": NAME.format(i),
                             "class_name": f"class {cls}",
                             "content": "0" * TAG,
                             "answer": "yes",
@@ -192,55 +213,70 @@ def answering(server: Server, pictures: int, classes: int) -> dict[str, Any]:
     return found
 
 
-def check(browser: httpx.Client, run: Path, pictures: int) -> None:
-    """The pages hold what a plain sort of the scores gives."""
-    (path,) = (run / "review" / "cache").glob("levels-*.npy")
-    levels = np.load(path, mmap_mode="r")
-    column = levels[7].astype(int)
-    expected = np.lexsort((np.arange(pictures), -column))[:60].tolist()
+def check(browser: httpx.Client, folder: Path, pictures: int) -> None:
+    """The list of a class holds what a plain sort of its scores gives."""
+    files = sorted((folder / "cache" / "scores").glob("*/*.parquet"), key=lambda path: int(path.stem))
+    scores = read_scores([ScoreFile(path) for path in files]).block(7, 8)[0].astype(np.float16).astype(np.float64)
+    levels = np.rint(65535 / (1 + np.exp(-scores)))
+    expected = np.lexsort((np.arange(pictures), -levels))[:60].tolist()
     page = browser.get("/api/queue", params={"queue": "all", "class": 7}).json()
+    assert page["total"] == pictures
     assert [item["image"] for item in page["items"]] == expected
-    page = browser.get("/api/queue", params={"queue": "all", "low": 0.25, "high": 0.75}).json()
-    assert page["total"] == int(((levels >= np.ceil(0.25 * 65535)) & (levels <= np.floor(0.75 * 65535))).sum())
+
+
+def measure(made: tuple[Path, Path, Path], code: Path, pictures: int, classes: int) -> dict[str, Any]:
+    """All numbers of one version of the code."""
+    result: dict[str, Any] = {"start": {}}
+    with Server(*made, code) as server:
+        result["start"]["first_s"] = server.listening_s
+    result["start"]["first_cpu_s"], result["start"]["first_peak_mb"] = server.cpu_s, server.peak_mb
+    cache = made[0] / "review" / "cache"
+    index = sum(path.stat().st_size for path in cache.glob("*") if path.is_file() and "contents" not in path.name)
+    result["start"]["index_bytes"] = index
+    result["start"]["index_bytes_a_known_or_filled_label"] = index / (pictures * (GIVEN + FILLED))
+    rows = []
+    for _ in range(3):
+        with Server(*made, code) as server:
+            rows.append((server.listening_s, server.first_page_s))
+    result["start"]["warm_s"], result["start"]["first_page_s"] = np.median(rows, axis=0).tolist()
+    with Server(*made, code) as server, server.browser() as browser:
+        check(browser, made[0].parent, pictures)
+        random = np.random.default_rng(2).permutation(pictures).tolist()
+        tags = {i: content_hash(made[1] / NAME.format(i))[:TAG] for i in random[:300]}
+        result["labels"] = {row["id"]: row["total"] for row in server.session["queues"]}
+        result["page_ms"] = pages(browser, classes)
+        result["next_picture_ms"] = {
+            "its labels": milliseconds(lambda i: browser.get(f"/api/picture/{i}"), range(200)),
+            "labels of an image somewhere else": milliseconds(lambda i: browser.get(f"/api/picture/{i}"), random[:200]),
+            "the image": milliseconds(lambda i: browser.get(f"/photo/{tags[i]}/{i}"), random[:200]),
+        }
+        result["thumbnail_ms"] = {
+            "made": milliseconds(lambda i: browser.get(f"/thumbnail/{tags[i]}/{i}"), random[:300]),
+            "kept": milliseconds(lambda i: browser.get(f"/thumbnail/{tags[i]}/{i}"), random[:300]),
+        }
+        result["session_ms"] = milliseconds(lambda _: browser.get("/api/session"), range(20))
+        result["answers"] = answering(server, pictures, classes)
+    result["peak_mb"], result["anonymous_mb_at_the_end"] = server.peak_mb, server.anonymous_mb
+    result["load_of_the_machine"] = os.getloadavg()[0]
+    return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-mini"))
-    parser.add_argument("--pictures", type=int, default=100_000)
-    parser.add_argument("--classes", type=int, default=600)
+    parser.add_argument("--pictures", type=int, default=20_000)
+    parser.add_argument("--classes", type=int, default=9_605)
+    parser.add_argument("--code", type=Path, help="folder src of another version")
     arguments = parser.parse_args()
     pictures, classes = arguments.pictures, arguments.classes
+    path = Path(__file__).parent / "results" / "review.json"
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     with tempfile.TemporaryDirectory() as name:
-        made = make(Path(name), arguments.data, pictures, classes)
-        result: dict[str, Any] = {"machine": machine(), "pictures": pictures, "classes": classes, "start": {}}
-        with Server(*made) as server:
-            result["start"]["first_s"] = server.listening_s
-        result["start"]["first_peak_mb"] = server.peak_mb
-        rows = []
-        for _ in range(3):
-            with Server(*made) as server:
-                rows.append((server.listening_s, server.first_page_s))
-        result["start"]["warm_s"], result["start"]["first_page_s"] = np.median(rows, axis=0).tolist()
-        with Server(*made) as server, server.browser() as browser:
-            check(browser, made[0], pictures)
-            random = np.random.default_rng(2).permutation(pictures).tolist()
-            tags = {i: content_hash(made[1] / f"{i:06}.jpg")[:TAG] for i in random[:300]}
-            result["labels"] = {row["id"]: row["total"] for row in server.session["queues"]}
-            result["page_ms"] = pages(browser, classes)
-            result["next_picture_ms"] = {
-                "its labels": milliseconds(lambda i: browser.get(f"/api/picture/{i}"), random[:200]),
-                "the image": milliseconds(lambda i: browser.get(f"/photo/{tags[i]}/{i}"), random[:200]),
-            }
-            result["thumbnail_ms"] = {
-                "made": milliseconds(lambda i: browser.get(f"/thumbnail/{tags[i]}/{i}"), random[:300]),
-                "kept": milliseconds(lambda i: browser.get(f"/thumbnail/{tags[i]}/{i}"), random[:300]),
-            }
-            result["session_ms"] = milliseconds(lambda _: browser.get("/api/session"), range(20))
-            result["answers"] = answering(server, pictures, classes)
-        result["peak_mb"] = server.peak_mb
-        result["load_of_the_machine"] = os.getloadavg()[0]
-    save("review", result)
+        made = make(Path(name), pictures, classes)
+        own = Path(__file__).parents[1] / "src"
+        found = measure(made, (arguments.code or own).resolve(), pictures, classes)
+    about = {"machine": machine(), "pictures": pictures, "classes": classes, "labels_an_image": GIVEN + FILLED}
+    sides = {side: kept.get(side) for side in ("before", "now")} | {"before" if arguments.code else "now": found}
+    save("review", about | sides)
 
 
 if __name__ == "__main__":

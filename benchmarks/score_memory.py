@@ -1,8 +1,9 @@
 """Peak memory of what stands behind the scores, at 1,000, 5,000 and 20,000 images of 9,605 classes.
 
 Run ``python -m benchmarks.score_memory``, or with names of tasks to measure those alone; rows of others stay. Images
-are noise (for ``shards``, ``predict`` and ``review``, up to 5,000 of them; for the other tasks scores are drawn and lie
-in shards), the model has random weights, and twenty labels of each image are known. Each task runs in a process of
+are noise (``shards`` and ``predict`` score up to 5,000 of them; for the other tasks scores are drawn and lie in shards,
+for ``review`` in the store that all commands share), the model has random weights, and twenty labels of each image are
+known. Each task runs in a process of
 its own, forked from one that has imported everything; what it holds before the task (libraries, model, label table) is
 given beside its peak. ``anonymous_mb`` is the peak of what is no page of a mapped file, looked at every 20 ms: pages of
 the arrays on disk behind the review are the system's to drop. Results are in ``benchmarks/results/score_memory.json``.
@@ -23,15 +24,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from PIL import Image
 
 from partlabel import LabelTable, relabel, suspects, thresholds
 from partlabel.app.review.desk import Desk
 from partlabel.core.files import write_json
-from partlabel.images import resolve
+from partlabel.images import content_hash, resolve
 from partlabel.models.model import Model
-from partlabel.models.scores import ScoreWriter
+from partlabel.models.score_files import ScoreFile, ScoreWriter
 from partlabel.tasks.completion import complete
 from partlabel.tasks.engines import predict_shards
 from partlabel.tasks.evaluate import estimate
@@ -55,7 +57,7 @@ TASKS = (
 )
 #: what the functions of ``partlabel`` load when they are called, so that it counts as libraries
 LOADED = (choose_of, check_scores, write_card, fit_run)
-OF_IMAGES = ("shards", "predict", "review")
+OF_IMAGES = ("shards", "predict")
 
 
 def status(name: str) -> float:
@@ -82,7 +84,7 @@ def make(folder: Path, sizes: tuple[int, ...]) -> None:
     (folder / "photos").mkdir(parents=True)
     random = np.random.default_rng(0)
     names = [f"{i:05}.png" for i in range(max(SIZES))]
-    for name in names[:IMAGES]:
+    for name in names[: max(*sizes, IMAGES)]:
         Image.fromarray(random.integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(folder / "photos" / name)
     torch.manual_seed(0)
     classes = [f"class {c}" for c in range(CLASSES)]
@@ -94,6 +96,22 @@ def make(folder: Path, sizes: tuple[int, ...]) -> None:
         value = random.choice(np.array([-1, 1], np.int8), len(cls))
         LabelTable.from_pairs(names[:size], classes, image, cls, value).write_parquet(folder / f"{size}.parquet")
         draw(folder / f"scores-{size}", model, names[:size])
+
+
+def store(folder: Path, size: int) -> None:
+    """The drawn scores of a size where all commands keep theirs, each under the content of its image."""
+    model = Model.load(folder / "model")
+    target = folder / "review-cache" / "scores" / model_digest(model, "cpu")
+    target.mkdir(parents=True, exist_ok=True)
+    kind = pa.binary(32)
+    for part in sorted((folder / f"scores-{size}").glob("part-*.parquet")):
+        file = ScoreFile(part)
+        names = file.column("image").to_pylist()
+        with ScoreWriter(target / f"{size}-{part.name}", model.classes, columns={"content": kind}) as writer:
+            for rows, values in file.read(np.arange(len(names)), 0, CLASSES):
+                own = [names[i] for i in rows]
+                hashes = pa.array([content_hash(folder / "photos" / name).encode() for name in own], kind)
+                writer.add(own, values, content=hashes)
 
 
 def make_run(folder: Path, size: int) -> None:
@@ -162,8 +180,11 @@ def task(folder: Path, name: str, size: int) -> None:
     elif name == "suspects":
         more["suspects"] = len(suspects(run, scores=stored))
     elif name == "review":
+        os.environ["PARTLABEL_CACHE"] = str(folder / "review-cache")
         Desk(run, table, folder / "photos")
-        more["index_bytes"] = sum(path.stat().st_size for path in (run / "review" / "cache").glob("*.npy"))
+        cache = (run / "review" / "cache").glob("*.*")
+        more["index_bytes"] = sum(path.stat().st_size for path in cache if not path.name.startswith("contents-"))
+        more["index_bytes_a_known_label"] = more["index_bytes"] / table.num_known
     else:
         thresholds(run, scores=stored)
     row = {
@@ -186,6 +207,8 @@ def main() -> None:
             aside(make_run, folder, size)
         for size in chosen.sizes:
             for name in chosen.task or TASKS:
+                if name == "review":
+                    aside(store, folder, size)
                 if name not in OF_IMAGES or size <= IMAGES:
                     aside(task, folder, name, size)
                     keep(json.loads((folder / "row.json").read_text(encoding="utf-8")))

@@ -27,9 +27,10 @@ from experiments.main_job import FROZEN, tables
 from experiments.store import RESULTS, Store
 from partlabel import LabelTable, Model, simulate, train
 from partlabel.app.review import queues
-from partlabel.app.review.board import open_board
+from partlabel.app.review.listing import Names, open_board
 from partlabel.app.review.views import Filter, Marks, View, Views
 from partlabel.metrics.calibration import Calibration
+from partlabel.models.scores import Scores
 
 STORE = Store(RESULTS / "review_study.jsonl")
 KNOWN, TARGET, SHUFFLES = 0.1, 0.99, 20
@@ -69,11 +70,12 @@ def answers_needed(right: NDArray[np.bool_], target: float = TARGET) -> int:
 
 def orders(table: LabelTable, scores: NDArray[np.float32], calibration: Calibration, sign: str, folder: Path) -> Any:
     """Keys (class * N + image) of the filled-in labels of a sign: in the page's order, and the least sure first."""
-    board = open_board(scores.astype(np.float16), calibration, table, folder, "s", "t")
-    marks = Marks(table.num_images * table.num_classes)
+    held, names = Scores.of(scores.astype(np.float16)), Names(folder, "scores", "table", "both")
+    board = open_board(lambda: held, lambda: held, calibration, table, np.zeros(0, np.int64), names)
+    marks = Marks()
     base = View(queues.filled(board, table, folder / "filled.npy")[0], marks)
     page = np.asarray(Views(board, table.images, marks).get("filled", base, Filter(value=sign)).keys)
-    levels = board.levels.reshape(-1)[page].astype(np.int64)
+    levels = board.levels_of(page).astype(np.int64)
     return page, page[np.argsort(levels if sign == "present" else -levels, kind="stable")]
 
 

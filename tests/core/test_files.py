@@ -79,6 +79,23 @@ def test_a_killed_writer_leaves_the_old_file_and_the_next_write_removes_its_rest
     assert names(tmp_path) == [target.name, "other.txt"]
 
 
+@pytest.mark.linux
+def test_a_folder_beside_a_file_goes_with_the_block_or_with_the_next_write(tmp_path):
+    path = tmp_path / "weights"
+    with files.folder_beside(path) as folder:
+        (folder / ".tmpABC").write_text("of a library")
+    assert names(tmp_path) == []
+    if not (child := os.fork()):
+        with files.folder_beside(path) as folder:
+            (folder / ".tmpABC").write_text("of a library")
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert len(names(tmp_path)) == 1
+    files.forget_sweeps()
+    write_text(path, "new")
+    assert names(tmp_path) == ["weights"]
+
+
 def test_what_other_machines_leave_is_removed_after_a_day(tmp_path):
     young, old = (tmp_path / f".x.{'0' * 8}-1-{'0' * 11}{i}.tmp" for i in (0, 1))
     foreign = tmp_path / ".x.tmp"

@@ -3,6 +3,7 @@
     python -m tests.disk.matrix                           all commands, each with a full disk at every call
     python -m tests.disk.matrix --errors full,broken train --jsonl results.jsonl
     python -m tests.disk.matrix --points 4                four calls of each command
+    python -m tests.disk.matrix --part kinds              of calls of one kind on one file, one for each command
 
 In each cell one command runs in a fresh copy of a folder, and the disk refuses its n-th change of a file (``broken``)
 or all from the n-th on (the others), or the process is killed there (``killed``); see refuse.c. Afterwards: one
@@ -221,11 +222,41 @@ def spread(count: int) -> list[int]:
     return [number for number in turned if number < count]
 
 
-def planned(goods: dict[str, Good], errors: list[str], points: int | None) -> list[tuple[str, str, int]]:
+#: which calls are tried: of all commands one of each kind; of each command; the first and last of equal ones in a row
+PARTS = ("first", "kinds", "ends", "all")
+
+
+def kind_of(call: str) -> str:
+    """What a call does to which file, whatever numbers and chance are in its name."""
+    call = re.sub(r"[0-9a-f]{6,}|\d+", "#", call)
+    return re.sub(r"(partlabel-#-#-|pymp-|quant\.|listener-|\.tmp)[-\w]+", r"\1", call)
+
+
+def chosen_calls(goods: dict[str, Good], part: str) -> dict[str, set[int]]:
+    """The numbers of the calls of each command that a part takes."""
+    kinds = {command: [kind_of(call) for call in good.calls] for command, good in goods.items()}
+    if part == "all":
+        return {command: set(range(len(own))) for command, own in kinds.items()}
+    if part == "ends":
+        padded = {command: ["", *own, ""] for command, own in kinds.items()}
+        return {c: {n for n in range(len(own) - 2) if len(set(own[n : n + 3])) > 1} for c, own in padded.items()}
+    found = {command: {kind: own.index(kind) for kind in own} for command, own in kinds.items()}
+    if part == "first":
+        for kind in dict.fromkeys(kind for own in kinds.values() for kind in own):
+            having = sorted((c for c in found if kind in found[c]), key=lambda c: len(found[c]))
+            for command in having[1:]:
+                del found[command][kind]
+    return {command: set(own.values()) for command, own in found.items()}
+
+
+def planned(
+    goods: dict[str, Good], errors: list[str], points: int | None, part: str = "all"
+) -> list[tuple[str, str, int]]:
     """All cells as command, error and call; each command is through to the same part at any time."""
     found = []
+    taken = chosen_calls(goods, part)
     for command, good in goods.items():
-        numbers = spread(len(good.calls))
+        numbers = [number for number in spread(len(good.calls)) if number in taken[command]]
         if points is not None and len(good.calls) > points:
             numbers = np.unique(np.linspace(0, len(good.calls) - 1, points).round().astype(int)).tolist()
         for error in errors:
@@ -266,6 +297,7 @@ def main() -> None:
     parser.add_argument("commands", nargs="*", help="beginnings of names; all when left out")
     parser.add_argument("--errors", default="full", help=f"some of {', '.join([*layer.ERRORS, 'killed'])}")
     parser.add_argument("--points", type=int, help="so many calls of each command, instead of all")
+    parser.add_argument("--part", choices=PARTS, default="all", help="which calls are tried")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many minutes")
     parser.add_argument("--jsonl", type=Path, help="one line for each try; what went well there is not tried again")
     given = parser.parse_args()
@@ -275,7 +307,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="matrix-") as base:
         bench = Bench(Path(base).resolve())
         goods = {command: Good.of(bench, command) for command in chosen}
-        for key in planned(goods, given.errors.split(","), given.points):
+        for key in planned(goods, given.errors.split(","), given.points, given.part):
             if key in cells or time.monotonic() > end:
                 continue
             cells[key] = cell = try_cell(bench, goods[key[0]], *key)

@@ -155,6 +155,10 @@ def fix_batch(proto):
 ALTERED = {
     "no metadata": (lambda p: p.ClearField("metadata_props"), "lacks the classes and settings"),
     "not JSON": (lambda p: onnx.helper.set_model_props(p, {"partlabel": "{"}), "metadata are damaged"),
+    "very deep JSON": (
+        lambda p: onnx.helper.set_model_props(p, {"partlabel": "[" * 100_000 + "]" * 100_000}),
+        "metadata are damaged",
+    ),
     "not an object": (lambda p: onnx.helper.set_model_props(p, {"partlabel": "[]"}), "metadata are damaged"),
     "a list of another length": (
         lambda p: set_metadata(p, lambda d: d["thresholds"].append(0.0)),
@@ -195,6 +199,45 @@ def test_files_that_are_not_ours_are_refused_in_one_sentence(name, altered, fold
     assert "Traceback" not in err
     assert len(err.splitlines()) <= 3
     assert "/onnxruntime_src/" not in err
+    assert not (tmp_path / "p.csv").exists()
+
+
+#: where a file may say that its weights lie -> offset and length there, or None for all of it
+ELSEWHERE = {
+    "{folder}/secret": None,
+    "../secret": None,
+    "link": None,
+    "missing": None,
+    "": None,
+    "beside": (4096, None),
+    "beside ": (2**62, 2**62),
+    "beside  ": (-8, None),
+    "beside   ": (0, 5),
+}
+
+
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_weights_outside_the_file_are_refused(where, folder, tmp_path, capsys):
+    """Of `export` no file has any; the content is right here, so that whoever read it would go on."""
+    (tmp_path / "own").mkdir()
+    proto = onnx.load(folder / "m.onnx")
+    weight = next(tensor for tensor in proto.graph.initializer if tensor.raw_data)
+    for name in ("secret", "own/beside"):
+        (tmp_path / name).write_bytes(weight.raw_data)
+    (tmp_path / "own" / "link").symlink_to(tmp_path / "secret")
+    offset, length = ELSEWHERE[where] or (None, None)
+    named = {"location": where.strip().format(folder=tmp_path), "offset": offset, "length": length}
+    weight.ClearField("raw_data")
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.extend(
+        onnx.StringStringEntryProto(key=key, value=str(value)) for key, value in named.items() if value is not None
+    )
+    path = tmp_path / "own" / "m.onnx"
+    path.write_bytes(proto.SerializeToString())
+    code, out, err = run(capsys, "predict", path, folder / "pictures", "-o", tmp_path / "p.csv")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"partlabel: {path}: is damaged, or no ONNX file")
+    assert len(err.splitlines()) == 2
     assert not (tmp_path / "p.csv").exists()
 
 

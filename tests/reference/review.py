@@ -41,6 +41,19 @@ def in_turns(cls, together):
     return result
 
 
+def listed(labels, chance, asked, best):
+    """Keys of the pairs that are listed of many, and the best unknown classes of each image."""
+    images, classes = len(labels), len(labels[0])
+    keys, best_of = set(asked), []
+    for image in range(images):
+        unknown = [cls for cls in range(classes) if labels[image][cls] == 0]
+        best_of.append(sorted(unknown, key=lambda cls: (-chance[image][cls], cls))[:best])
+        for cls in range(classes):
+            if labels[image][cls] != 0 or cls in best_of[image]:
+                keys.add(cls * images + image)
+    return sorted(keys), best_of
+
+
 def passing(keys, pictures, names, levels, states, chosen, origins, top):
     """The keys that a filter lets through, one after the other."""
     result = []

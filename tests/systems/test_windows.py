@@ -76,6 +76,59 @@ def test_every_command(tmp_path):
     assert len(set(folded)) == len(folded)
 
 
+FAILING = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from partlabel.core import records
+from partlabel.core.errors import UserError
+from partlabel.core.files import replacing
+from partlabel.tasks.prediction_files import Keep, PredictionWriter
+from partlabel.training.curriculum import Spool
+
+def fails(function, *given):
+    try:
+        function(*given)
+    except ZeroDivisionError:
+        return
+    raise AssertionError(function)
+
+def filled():
+    def fill(array):
+        part = array[1:]
+        part[:] = 1 // 0
+    records.fill_array(folder / "a", (5, 2), np.float32, fill)
+
+def predicted(kind):
+    scores = np.zeros((1, 2), np.float32)
+    with replacing(folder / f"p.{kind}") as path, PredictionWriter.open(path, ["a", "b"], Keep(), kind=kind) as writer:
+        writer.add(["image"], scores, scores, scores > 0)
+        1 // 0
+
+def spooled():
+    with Spool(["a", "b"]) as spool:
+        spool.add(np.arange(3), np.zeros((3, 2), np.float32))
+        1 // 0
+
+folder = Path(sys.argv[1])
+fails(filled)
+for kind in ("csv", "parquet", "shard"):
+    fails(predicted, kind)
+fails(spooled)
+left = [name for name in os.listdir(os.environ["TMPDIR"]) if name.startswith("partlabel")]
+print(os.listdir(folder), left)
+"""
+
+
+@pytest.mark.linux
+@pytest.mark.slow
+def test_what_failed_leaves_no_file(tmp_path):
+    (tmp_path / "to").mkdir()
+    (tmp_path / "temporary").mkdir()
+    done = on_windows("-c", FAILING, str(tmp_path / "to"), TMPDIR=str(tmp_path / "temporary"))
+    assert done.stdout.split() == [b"[]", b"[]"], done.stderr.decode()[-2000:]
+
+
 UNGUARDED = """
 import multiprocessing, sys
 from partlabel.core.lock import holding

@@ -116,3 +116,28 @@ def test_disk_that_fills_up_while_saving(tmp_path, table, monkeypatch):
     monkeypatch.setattr(torch, "save", full)
     with pytest.raises(UserError, match="resume when there is room"):
         train(table, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"model": {"w": torch.zeros(3)}},
+        {"optimizer": {"state": {}, "param_groups": []}},
+        {"history": ["x"]},
+        {"epoch": "one"},
+        {"labels": {"count": 7, "mean": None}},
+        {"labels": None},
+        {"best": "yes"},
+    ],
+    ids=str,
+)
+def test_a_checkpoint_that_is_not_of_this_training_is_one_sentence(tmp_path, table, monkeypatch, changed):
+    config = tiny_config(optim__epochs=2)
+    with monkeypatch.context() as patched:
+        stop_before(patched, 1)
+        with pytest.raises(KeyboardInterrupt):
+            train(table, tmp_path / "pictures", out=tmp_path / "run", config=config)
+    path = tmp_path / "run" / "checkpoints" / "epoch-1.pt"
+    torch.save({**torch.load(path, weights_only=True), **changed}, path)
+    with pytest.raises(UserError, match="checkpoint"):
+        train(table, tmp_path / "pictures", out=tmp_path / "run", config=config, resume=True)

@@ -102,7 +102,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     if target.is_dir():
         raise UserError(f"{target}: is a folder, not a file to write")
     sweep(target.parent)
-    temporary = target.with_name(f".{target.name[:_KEPT]}.{machine()}-{os.getpid()}-{secrets.token_hex(6)}.tmp")
+    temporary = _temporary(target)
     try:
         yield temporary
         with open(temporary, "r+b") as file:
@@ -122,6 +122,31 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder_beside(path: Path) -> Generator[Path]:
+    """Give a new folder beside ``path``, gone after the block; :func:`sweep` removes that of a killed process.
+
+    For libraries that write a file under a temporary name of their own, of which a killed process would leave it.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    folder = _temporary(path)
+    try:
+        folder.mkdir()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _temporary(target: Path) -> Path:
+    """A name beside a file that is unique to this write."""
+    return target.with_name(f".{target.name[:_KEPT]}.{machine()}-{os.getpid()}-{secrets.token_hex(6)}.tmp")
 
 
 def _move(temporary: Path, target: Path) -> None:
@@ -197,7 +222,7 @@ def refusal(error: BaseException, *paths: Path) -> str | None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove temporary files that killed processes left in a folder; each folder is looked through once."""
+    """Remove temporary files and folders that killed processes left in one; each is looked through once."""
     if folder in _swept:
         return
     _swept.add(folder)
@@ -209,19 +234,30 @@ def sweep(folder: Path) -> None:
             here = match[1] == machine()
             with suppress(OSError):
                 if not is_running(int(match[2])) if here else time.time() - entry.stat().st_mtime > _STALE:
-                    os.unlink(entry.path)
+                    if entry.is_dir(follow_symlinks=False):
+                        shutil.rmtree(entry.path, ignore_errors=True)
+                    else:
+                        os.unlink(entry.path)
 
 
 @contextmanager
 def temporary_folder() -> Generator[Path]:
     """Give a folder where the system keeps such, gone after the block; those of killed processes go before it."""
+    sweep_temporary()
+    prefix = f"partlabel-{machine()}-{os.getpid()}-"
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    try:
+        yield folder
+    finally:  # tempfile.TemporaryDirectory calls itself without end where removing is not allowed
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep_temporary() -> None:
+    """Remove what :func:`temporary_folder` gave to processes that were killed, or could not remove it."""
     for left in Path(tempfile.gettempdir()).glob("partlabel-*"):
         match = _FOLDER.fullmatch(left.name)
         if match and match[1] == machine() and not is_running(int(match[2])):
             shutil.rmtree(left, ignore_errors=True)
-    prefix = f"partlabel-{machine()}-{os.getpid()}-"
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
 
 
 def forget_sweeps() -> None:

@@ -10,6 +10,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from traceback import clear_frames
 from typing import Any
 
 import numpy as np
@@ -99,10 +100,15 @@ def fill_array(path: Path, shape: tuple[int, ...], kind: DTypeLike, fill: Callab
     """Make an array on disk, which has its name once it is filled and nothing maps it: Windows moves no mapped file."""
     with replacing(path) as temporary:
         array = new_array(temporary, shape, kind)
-        fill(array)
-        array.flush()
-        append_checksum(temporary, array)
-        del array
+        try:
+            fill(array)
+            array.flush()
+            append_checksum(temporary, array)
+        except BaseException as error:
+            clear_frames(error.__traceback__)  # which hold the array, and Windows removes no mapped file either
+            raise
+        finally:
+            del array
 
 
 def append_checksum(path: Path, array: NDArray[Any]) -> None:

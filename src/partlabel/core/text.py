@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 #: what a spreadsheet takes for the beginning of a formula
@@ -19,6 +20,9 @@ CELL = f"\\A'('*[{re.escape(''.join(_FORMULA))}])"
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 #: what Markdown, its tables and its HTML give a meaning; ``_`` does within a word none
 _MARKUP = re.compile(r"[\\`*\[\]<>|~&$]|(?<!\w)_|_(?!\w)")
+
+#: a word that no shell of Windows reads as something else
+_BARE = re.compile(r"[\w./\\:=-]+")
 
 #: what stands for the signs that partlabel draws with where an encoding lacks them
 _PLAIN = str.maketrans({**dict.fromkeys("█▉▊▋▌▍▎▏", "#"), "░": ".", "─": "-", "−": "-", "…": "..."})
@@ -97,11 +101,34 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{ending}"
 
 
+def some(names: Sequence[str], most: int = 10) -> str:
+    """Return the first names in a row, and how many more there are: ``cat, dog and 70 more``."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def as_typed(*words: object) -> str:
+    r"""A command as people type it: for the shells of POSIX; on Windows for cmd.exe and PowerShell alike.
+
+    There a word stands between ``"`` if it holds anything but letters, digits and ``_-./\:=``; PowerShell alone would
+    make two words of one with a comma. What ``%`` and ``$`` mean cannot be taken away in both.
+    """
+    text = [str(word) for word in words]
+    if os.name != "nt":
+        return shlex.join(text)
+    return " ".join(word if _BARE.fullmatch(word) else _between_quotes(word) for word in text)
+
+
+def _between_quotes(word: str) -> str:
+    """As the C library of Windows reads it: a backslash counts as one, but before a quote."""
+    inside = re.sub(r'(\\*)"', r'\1\1\\"', word)
+    at_the_end = len(inside) - len(inside.rstrip("\\"))
+    return '"' + inside + "\\" * at_the_end + '"'
+
+
 def not_imported(path: str) -> str:
     """Say what makes a label table of a file of annotations; empty where its ending is not that of one."""
     stem, ending = os.path.splitext(path)
     if ending.lower() not in _IMPORTED:
         return ""
-    source, target = shlex.quote(path), shlex.quote(f"{stem}.parquet")
-    command = f"partlabel import {_IMPORTED[ending.lower()]} {source} -o {target}"
+    command = as_typed("partlabel", "import", _IMPORTED[ending.lower()], path, "-o", f"{stem}.parquet")
     return f"is not a label table yet; make one first: {command}"

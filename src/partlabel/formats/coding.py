@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from partlabel.core.errors import UserError
+from partlabel.core.text import as_typed
 
 #: codes that a value is read as; ``UNCERTAIN`` is a statement (somebody looked), ``SILENT`` is none
 PRESENT, ABSENT, UNCERTAIN, SILENT, NOT_A_LABEL = 1, -1, 0, 2, 3
@@ -179,8 +179,8 @@ def undeclared(
     usual = USUAL | ({"-1": "uncertain"} if {"0", "-1"} <= seen else {})
     meanings = [f"{token}={word}" for token, word in usual.items() if token in seen]
     coding = ",".join([*meanings, "blank=unknown"])
-    copy = f"--coding {shlex.quote(coding)}"
-    copy += f" --ignore {shlex.quote(','.join(ignored))}" if ignored else ""
+    copy = as_typed("--coding", coding)
+    copy += f" {as_typed('--ignore', ','.join(ignored))}" if ignored else ""
     return UserError(
         f"{source}: what the label values mean is not declared and could be read in more than one way; declare it "
         f"with one of: {', '.join(NAMED)}, or as in coding={coding}. To copy and correct: {copy}",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from multiprocessing.util import Finalize
 from typing import Any, cast
 
 import numpy as np
@@ -132,6 +134,12 @@ class _Batches(Dataset[Any]):
 
 def _quiet_worker(_: int) -> None:
     warnings.filterwarnings("ignore", module=r"PIL\.")
+    # Python removes its folder of sockets last (-100), and prints a traceback where the disk refuses that
+    Finalize(None, _say_no_more, exitpriority=-99)
+
+
+def _say_no_more() -> None:
+    sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end of the process
 
 
 def _same(batch: Any) -> Any:

@@ -7,6 +7,7 @@ import os
 import zlib
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -129,14 +130,26 @@ def _about(file: pq.ParquetFile, path: Any) -> dict[str, Any]:
     if text is None or any(name not in schema.names for name in REQUIRED):
         raise UserError(f"{path}: a Parquet file, but not a label table that partlabel wrote")
     try:
+        # by Python's reader, which takes surrogates in names
         about = json.loads(text)
-        version, classes, ids = about["version"], about["classes"], about["class_ids"]
-        result = {"coding": about["coding"], "history": tuple(about["history"]), "checksum": about.get("checksum")}
-    except (ValueError, KeyError, TypeError) as error:
+        version = about["version"]
+        if version != VERSION and isinstance(version, int):
+            raise UserError(f"{path}: written by a newer partlabel (table version {version}, known: {VERSION})")
+        return msgspec.structs.asdict(msgspec.convert(about, _About))
+    except UserError:
+        raise
+    except (ValueError, KeyError, TypeError, RecursionError, msgspec.ValidationError) as error:
         raise UserError(f"{path}: the description of the label table inside the file is damaged") from error
-    if version != VERSION:
-        raise UserError(f"{path}: written by a newer partlabel (table version {version}, known: {VERSION})")
-    return {"classes": tuple(classes), "class_ids": None if ids is None else tuple(ids), **result}
+
+
+class _About(msgspec.Struct):
+    """What the description of a table holds."""
+
+    classes: tuple[str, ...]
+    class_ids: tuple[str, ...] | None
+    coding: str
+    history: tuple[dict[str, Any], ...]
+    checksum: int | None = None
 
 
 def _texts(file: pq.ParquetFile, name: str) -> pa.StringArray:

@@ -7,7 +7,9 @@ import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import to_toml, write_text
@@ -50,10 +52,43 @@ def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:
     if description.get("version") != VERSION:
         raise UserError(f"{path}: version {description.get('version')}; this partlabel reads version {VERSION}")
     description = opened(description, path)
-    # models saved before thresholds were chosen
-    description.setdefault("threshold_goal", "default")
-    description.setdefault("threshold_sources", ["default"] * len(description.get("classes", ())))
+    try:
+        # models saved before thresholds were chosen
+        description.setdefault("threshold_goal", "default")
+        description.setdefault("threshold_sources", ["default"] * len(description["classes"]))
+        found = msgspec.convert(description, _Description)
+    except (KeyError, TypeError, msgspec.ValidationError) as error:
+        raise UserError(f"{path}: is damaged") from error
+    lists: list[Sequence[Any]] = [found.thresholds, found.threshold_sources]
+    lists += [] if found.class_ids is None else [found.class_ids]
+    lists += [] if found.calibration is None else [found.calibration.slope, found.calibration.offset]
+    if any(len(values) != len(found.classes) for values in lists):
+        raise UserError(f"{path}: is damaged (not all its lists are of {len(found.classes)} classes)")
     return description
+
+
+class _Network(msgspec.Struct):
+    backbone: str
+    pooling: str
+
+
+class _Images(msgspec.Struct):
+    size: Annotated[int, msgspec.Meta(gt=0, lt=2**16)]
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+class _Description(msgspec.Struct):
+    """What every ``model.toml`` says."""
+
+    classes: tuple[str, ...]
+    thresholds: tuple[float, ...]
+    threshold_goal: str
+    threshold_sources: tuple[str, ...]
+    model: _Network
+    preprocessing: _Images
+    class_ids: tuple[str, ...] | None = None
+    calibration: Calibration | None = None
 
 
 def write_description(folder: str | os.PathLike[str], description: dict[str, Any]) -> None:

@@ -339,6 +339,8 @@ class Model(nn.Module):
             model.load_state_dict(state)
         except RuntimeError as error:
             raise UserError(f"{folder / WEIGHTS_FILE}: holds the weights of another model") from error
+        if odd := [name for name, value in model.named_parameters() if not value.isfinite().all()]:
+            raise UserError(f"{folder / WEIGHTS_FILE}: holds weights that are no finite numbers", odd)
         return model.eval()
 
     def _set_decision(self, description: dict[str, Any]) -> None:
@@ -347,10 +349,6 @@ class Model(nn.Module):
         self.threshold_sources = tuple(description["threshold_sources"])
         stored = description.get("calibration")
         self.calibration = None if stored is None else msgspec.convert(stored, Calibration)
-        lists = [self.thresholds, self.threshold_sources]
-        lists += [] if self.calibration is None else [self.calibration.slope, self.calibration.offset]
-        if any(len(values) != len(self.classes) for values in lists):
-            raise msgspec.ValidationError(f"thresholds and calibration are not those of {len(self.classes)} classes")
 
     def _start_from(self, folder: Path) -> None:
         """Take all weights of an earlier model; rows of its head go to the classes of the same name.

@@ -181,7 +181,9 @@ def _described(path: Path, text: str | None) -> _Metadata:
         if version != VERSION:
             raise UserError(f"{path}: its metadata are of version {version}; this partlabel reads version {VERSION}")
         described = msgspec.convert(values, _Metadata)
-    except (AttributeError, json.JSONDecodeError, msgspec.ValidationError) as error:
+    except UserError:
+        raise
+    except (AttributeError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: its metadata are damaged") from error
     lists: list[Sequence[Any]] = [described.thresholds, described.threshold_sources]
     lists += [] if described.class_ids is None else [described.class_ids]

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import make_folder, replacing
+from partlabel.core.files import folder_beside, make_folder, replacing
 from partlabel.core.records import CHECKSUM, WRONG, checksum_of_arrays
 from partlabel.models.description import DESCRIPTION_FILE, WEIGHTS_FILE
 
@@ -25,9 +25,10 @@ def write_state(path: Path, state: Mapping[str, Tensor]) -> None:
         UserError: the disk is full or refuses.
     """
     tensors = {key: value.detach().cpu().contiguous() for key, value in state.items()}
-    with replacing(path) as temporary:
+    with replacing(path) as temporary, folder_beside(path) as folder:  # safetensors has a temporary file of its own
         # one entry only: several come in another order in each process, and equal models are to be equal files
-        save_file(tensors, temporary, {CHECKSUM: _checksum(tensors)})
+        save_file(tensors, folder / WEIGHTS_FILE, {CHECKSUM: _checksum(tensors)})
+        os.replace(folder / WEIGHTS_FILE, temporary)
 
 
 def read_state(path: Path) -> dict[str, Tensor]:

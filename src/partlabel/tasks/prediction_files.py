@@ -19,7 +19,7 @@ from partlabel.core.errors import UserError
 from partlabel.core.text import as_cell
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
-from partlabel.models.scores import ScoreWriter
+from partlabel.models.score_files import ScoreWriter
 
 #: up to so many classes all scores are written, where nobody chose; above, so many of each image and all present ones
 MANY, TOP = 256, 20
@@ -166,7 +166,11 @@ class _Csv(_Buffered):
         kinds = {"image": pa.string(), "class": pa.string(), "score": pa.float32(), "probability": pa.float64()}
         self._schema = pa.schema([*kinds.items(), ("present", pa.int8())])
         self._sink = pa.OSFile(str(path), "wb")
-        self._file = pyarrow.csv.CSVWriter(self._sink, self._schema)
+        try:
+            self._file = pyarrow.csv.CSVWriter(self._sink, self._schema)
+        except BaseException:
+            self._sink.close()
+            raise
 
     def write(
         self, names: list[str], scores: NDArray[np.float32], likely: NDArray[Any], present: NDArray[np.bool_]
@@ -185,8 +189,10 @@ class _Csv(_Buffered):
         self._file.write_table(pa.table(values, schema=self._schema))
 
     def close(self) -> None:
-        self._file.close()
-        self._sink.close()  # which the writer leaves open, and Windows moves no open file
+        try:
+            self._file.close()
+        finally:
+            self._sink.close()  # which the writer leaves open, and Windows moves and removes no open file
 
 
 class _Lists(_Buffered):

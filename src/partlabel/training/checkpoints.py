@@ -7,9 +7,12 @@ import re
 import warnings
 import zipfile
 import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import torch
 
 from partlabel.core.errors import PartlabelWarning, UserError
@@ -77,6 +80,37 @@ class Checkpoints:
         if damaged:
             raise UserError("no checkpoint can be read; remove them to start anew", damaged)
         return None
+
+
+class _Told(msgspec.Struct):
+    """What of a state is read before its tensors are."""
+
+    epoch: Annotated[int, msgspec.Meta(ge=0)]
+    best: float | None
+    history: list[dict[str, Any]]
+
+
+@contextmanager
+def fitting(folder: Path, state: dict[str, Any] | None = None) -> Generator[None]:
+    """Say what comes of a state in one sentence where it is not one of this training.
+
+    Args:
+        folder: of the checkpoints.
+        state: is looked at first, if given.
+
+    Raises:
+        UserError: the block failed, as on tensors of another network, or the state lacks something.
+    """
+    try:
+        if state is not None:
+            msgspec.convert(state, _Told)
+        yield
+    except UserError:
+        raise
+    except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+        if short_of_memory(error):
+            raise
+        raise UserError(f"{folder}: the newest checkpoint is not of this training; remove it to start anew") from error
 
 
 def _check_sums(path: Path) -> None:

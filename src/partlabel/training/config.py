@@ -378,7 +378,7 @@ class Config:
             document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path}: not a TOML file: {error}") from None
         return Config.from_dict(document, source=str(path))
 

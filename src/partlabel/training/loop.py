@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from partlabel.core.errors import UserError
+from partlabel.core.files import sweep_temporary
 from partlabel.core.lock import holding
 from partlabel.core.progress import Reporter
 from partlabel.labels.table import LabelTable
 from partlabel.training.agreement import agree, agree_on_data
 from partlabel.training.callbacks import Callbacks
+from partlabel.training.checkpoints import fitting
 from partlabel.training.choosing import automatic
 from partlabel.training.config import Config
 from partlabel.training.data import Data, prepare_data
@@ -130,6 +132,7 @@ def train(
 
         identity = _identity(config, labels, validation, earlier, elsewhere) | names_of(transform)
         started = engine.from_first(lambda: is_started(job.out, identity, resume))
+        sweep_temporary()
         if resume and not started:
             job.report.line(f"{out} holds no run yet: a new one begins")
         with engine.together():
@@ -145,7 +148,8 @@ def train(
             net = build_model(job, labels)
         checkpoint = engine.from_first(lambda: newest(job, data)) if started else None
         if checkpoint is not None:
-            net.load_state_dict(checkpoint["model"])
+            with fitting(job.checkpoints.folder):
+                net.load_state_dict(checkpoint["model"])
         batches = open_batches(job, data, net, new=checkpoint is None)
         engine.from_first(lambda: write_inputs(job.out, identity, data))  # only now: a mistake leaves no half run
 
@@ -191,7 +195,7 @@ def relabel(job: Job, state: State, data: Data, batches: Batches, epoch: int) ->
     Raises:
         UserError: the round gave a warning, and the training stops then.
     """
-    with job.report.bar(f"relabelling before epoch {epoch + 1}") as bar:
+    with job.report.bar(f"relabelling before epoch {epoch + 1}", "batches") as bar:
         own = nullcontext() if job.config.relabel.ema else state.as_saved()
         with own:
             row = state.labels.relabel(state.model, batches.train, epoch, job.engine, bar)

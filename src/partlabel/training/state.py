@@ -23,7 +23,7 @@ from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
 from partlabel.models.stored import copy_model
 from partlabel.training.batches import Files, Source, Stored, open_source, statistics
-from partlabel.training.checkpoints import Checkpoints
+from partlabel.training.checkpoints import Checkpoints, fitting
 from partlabel.training.config import Config
 from partlabel.training.data import Data
 from partlabel.training.engine import Engine
@@ -208,14 +208,18 @@ def newest(job: Job, data: Data) -> dict[str, Any] | None:
         UserError: there are checkpoints and none is whole, or the labels of the rounds are missing.
     """
     found = job.checkpoints.newest()
-    return found and {**found, "labels": with_rounds(found["labels"], data.table, job.out / RELABELLED)}
+    if found is None:
+        return None
+    with fitting(job.checkpoints.folder, found):
+        return {**found, "labels": with_rounds(found["labels"], data.table, job.out / RELABELLED)}
 
 
 def begin(job: Job, data: Data, model: Model, checkpoint: dict[str, Any] | None) -> State:
     """Set up the optimizer and the labels, from a checkpoint where there is one."""
     optimizer = build_optimizer(model, job.config.optim)
     if checkpoint is not None:
-        optimizer.load_state_dict(checkpoint["optimizer"])
+        with fitting(job.checkpoints.folder):
+            optimizer.load_state_dict(checkpoint["optimizer"])
     if job.engine.world > 1:  # a process would wait for their gradients for ever
         for parameter in unused(model):
             parameter.requires_grad_(False)
@@ -225,10 +229,11 @@ def begin(job: Job, data: Data, model: Model, checkpoint: dict[str, Any] | None)
     mean = WeightMean(model, job.config.optim.ema) if job.config.optim.ema else None
     state = State(model, net, shared, labels, mean, epoch=0, best=None, history=[])
     if checkpoint is not None:
-        if mean is not None:
-            mean.restore(checkpoint["mean"])
-        labels.restore(checkpoint["labels"])
-        job.engine.restore_precision(checkpoint["precision"])
+        with fitting(job.checkpoints.folder):
+            if mean is not None:
+                mean.restore(checkpoint["mean"])
+            labels.restore(checkpoint["labels"])
+            job.engine.restore_precision(checkpoint["precision"])
         state.epoch, state.best, state.history = (checkpoint[name] for name in ("epoch", "best", "history"))
         if job.engine.first:
             write_history(job.out, state.history)

@@ -81,7 +81,7 @@ def test_questions_are_about_pairs_that_no_person_knows(made, desk):
     need = np.lexsort((present + absent, np.minimum(present, absent)))  # who knows least of its rarer sign, first
     assert cls[: queues.TOGETHER].tolist() == [need[0]] * queues.TOGETHER
     assert cls[queues.TOGETHER] == need[1]
-    levels = desk.board.levels.reshape(-1)[asked[: queues.TOGETHER]].astype(float) / TOP
+    levels = desk.board.levels_of(asked[: queues.TOGETHER]).astype(float) / TOP
     assert (np.diff(np.abs(np.log(levels / (1 - levels)))) >= -0.01).all()  # the thresholds are 0
 
 
@@ -147,7 +147,7 @@ def test_why_there_are_no_suspects_is_said(desk):
 
 def test_states_of_the_model(desk, made):
     keys = np.asarray(desk._bases["filled"].keys)
-    states = desk.board.states.reshape(-1)[keys]
+    states = desk.board.states_of(keys)
     assert set(states.tolist()) <= {state("model", True), state("model", False)}
     assert len(keys) == int((made.table.origin == 1).sum())
     assert desk.board.levels.max() <= TOP

@@ -68,7 +68,7 @@ def review(
         if rescue:
             _rescue(run)
         try:
-            serve(run, labels, images, host=host, port=port, browser=browser, people=names, say=say)
+            serve(run, labels, images, host=host, port=port, browser=browser, people=names, say=say, last=True)
         finally:
             if (step := after_review(run, images)) and not json:
                 print(f"Next: {step}", file=sys.stderr)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from partlabel.app.cli.paths import is_address
+from partlabel.core.text import as_typed
 
 #: gives the command to name after the one that runs; asked when that one is done, as it looks at what was written
 next_step: ContextVar[Callable[[], str]] = ContextVar("next_step", default=lambda: "")
@@ -36,23 +35,17 @@ def following(command: str, given: Mapping[str, Any]) -> str:
     return "" if make is None else make(given)
 
 
-def _said(*words: str | Path) -> str:
-    """A command as the shell of this system takes it."""
-    text = [str(word) for word in words]
-    return subprocess.list2cmdline(text) if os.name == "nt" else shlex.join(text)
-
-
 def _train(table: Path, given: Mapping[str, Any], *more: str | Path) -> str:
-    return _said("partlabel", "train", table, "--images", _images(given), *more, "-o", _free("run"))
+    return as_typed("partlabel", "train", table, "--images", _images(given), *more, "-o", _free("run"))
 
 
 def _report(run: Path, given: Mapping[str, Any]) -> str:
-    return _said("partlabel", "report", run, "--images", _images(given), "-o", _free("report.html"))
+    return as_typed("partlabel", "report", run, "--images", _images(given), "-o", _free("report.html"))
 
 
 def _review(given: Mapping[str, Any], table: Path | None = None) -> str:
     more = () if table is None else ("--labels", table)
-    return _said("partlabel", "review", given["run"], *more, "--images", _images(given))
+    return as_typed("partlabel", "review", given["run"], *more, "--images", _images(given))
 
 
 def _after_complete(given: Mapping[str, Any]) -> str:
@@ -64,14 +57,14 @@ def _after_predict(given: Mapping[str, Any]) -> str:
     run, source, output = given["run"], given["source"], given["output"]
     if is_address(output) or not output.suffix:
         table = run / "validation.parquet"
-        return _said("partlabel", "evaluate", run, table, "--scores", output) if table.is_file() else ""
+        return as_typed("partlabel", "evaluate", run, table, "--scores", output) if table.is_file() else ""
     base = _folder(given)
     if output.suffix != ".html":
-        return _said("partlabel", "predict", run, source, *base, "-o", output.with_suffix(".html"))
+        return as_typed("partlabel", "predict", run, source, *base, "-o", output.with_suffix(".html"))
     if run.is_dir():
         images = source if source.is_dir() else _images(given)
-        return _said("partlabel", "export", run, "--images", images, "-o", _free("model.onnx"))
-    return _said("partlabel", "predict", run, source, *base, "-o", output.with_suffix(".xlsx"))
+        return as_typed("partlabel", "export", run, "--images", images, "-o", _free("model.onnx"))
+    return as_typed("partlabel", "predict", run, source, *base, "-o", output.with_suffix(".xlsx"))
 
 
 def _folder(given: Mapping[str, Any]) -> tuple[str | Path, ...]:
@@ -81,7 +74,7 @@ def _folder(given: Mapping[str, Any]) -> tuple[str | Path, ...]:
 
 def _after_next(given: Mapping[str, Any]) -> str:
     table = given.get("labels") or given["run"] / "labels.parquet"
-    return _said("partlabel", "labels", "answers", table, given["output"], "-o", _free("grown.parquet"))
+    return as_typed("partlabel", "labels", "answers", table, given["output"], "-o", _free("grown.parquet"))
 
 
 def _after_answers(given: Mapping[str, Any]) -> str:
@@ -92,24 +85,24 @@ def _after_answers(given: Mapping[str, Any]) -> str:
 def _after_export(given: Mapping[str, Any]) -> str:
     if given["output"].suffix == ".onnx":
         found = _free("predictions.html")
-        return _said("partlabel", "predict", given["output"], given["images"], "-o", found)
-    return _said("python", "-c", f"import torch; print(torch.export.load({str(given['output'])!r}))")
+        return as_typed("partlabel", "predict", given["output"], given["images"], "-o", found)
+    return as_typed("python", "-c", f"import torch; print(torch.export.load({str(given['output'])!r}))")
 
 
 def _after_evaluate(given: Mapping[str, Any]) -> str:
     if given["run"].is_dir():
-        return _said("partlabel", "suspects", given["run"], "--images", _images(given), "-o", _free("suspects.csv"))
-    return _said("partlabel", "predict", given["run"], _images(given), "-o", _free("predictions.html"))
+        return as_typed("partlabel", "suspects", given["run"], "--images", _images(given), "-o", _free("suspects.csv"))
+    return as_typed("partlabel", "predict", given["run"], _images(given), "-o", _free("predictions.html"))
 
 
 def _after_demo(given: Mapping[str, Any]) -> str:
     folder = given["output"]
     run = folder / "runs" / "asked"
-    return _said("partlabel", "report", run, "--images", folder / "scenes", "-o", folder / "report.html")
+    return as_typed("partlabel", "report", run, "--images", folder / "scenes", "-o", folder / "report.html")
 
 
 _STEPS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "import": lambda given: _said("partlabel", "inspect", given["output"], *_folder(given)),
+    "import": lambda given: as_typed("partlabel", "inspect", given["output"], *_folder(given)),
     "inspect": lambda given: _train(given["labels"], given),
     "simulate": lambda given: _train(given["output"], given),
     "train": lambda given: _report(given["output"], given),
@@ -122,8 +115,8 @@ _STEPS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "suspects": _review,
     "next": _after_next,
     "labels diff": lambda given: _train(given["second"], given),
-    "labels merge": lambda given: _said("partlabel", "inspect", given["output"]),
-    "labels undo": lambda given: _said("partlabel", "labels", "diff", given["labels"], given["output"]),
+    "labels merge": lambda given: as_typed("partlabel", "inspect", given["output"]),
+    "labels undo": lambda given: as_typed("partlabel", "labels", "diff", given["labels"], given["output"]),
     "labels answers": _after_answers,
     "labels hold-out": lambda given: _train(given["output"], given, "--validation", given["held_out"]),
     "export": _after_export,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from partlabel.core.text import as_typed
+
 #: metrics of a row, with their titles
 _COLUMNS = {"mAP": "mean_ap", "macro-F1": "macro_f1", "all ten right": "zero_one"}
 _WIDE = 39
@@ -51,20 +53,27 @@ def _filled(name: str, found: dict[str, Any]) -> str:
 
 def explained(results: dict[str, Any], folder: Path) -> str:
     """How to read the tables, and the commands."""
-    own, budget = folder / "runs" / "unknown", results["asked"]["questions"]
+    budget = results["asked"]["questions"]
     precision, confidence = (results["filled_in"][name] for name in ("precision", "confidence"))
-    images = f"--images {folder}/scenes"
+    images, labels = ("--images", folder / "scenes"), folder / "labels"
+    train = (*images, "--validation", "held.parquet", "--config", folder / "runs" / "unknown" / "config.toml", "-o")
+    coding = ("--coding", "1=present,0=absent,blank=unknown")
+    held = ("--share", "0.2", "-o", "train.parquet", "--held-out", "held.parquet")
+    commands = [
+        ("import", "csv", labels / "known.csv", *coding, *images, "-o", "known.parquet"),
+        ("labels", "hold-out", "known.parquet", *held),
+        ("train", "train.parquet", *train, "run"),
+        ("next", "run", "known.parquet", *images, "--budget", budget, "-o", "questions.csv"),
+        ("labels", "answers", "train.parquet", labels / "questions.csv", "-o", "grown.parquet"),
+        ("train", "grown.parquet", *train, "run2"),
+        ("evaluate", "run2", labels / "test.parquet", *images),
+        ("complete", "run2", *images, "--precision", precision, "--confidence", confidence, "-o", "completed.parquet"),
+    ]
+    typed = "\n".join(f"  {as_typed('partlabel', *words)}" for words in commands)
     return f"""\
 All models share the network, the scenes, the seed and the number of passes over the scenes that they learn from. One
 seed: differences of one or two points are chance.
 
 Look at     {folder / "picture.png"}
 The same with commands, as for your own images:
-  partlabel import csv {folder}/labels/known.csv --coding 1=present,0=absent,blank=unknown {images} -o known.parquet
-  partlabel labels hold-out known.parquet --share 0.2 -o train.parquet --held-out held.parquet
-  partlabel train train.parquet {images} --validation held.parquet --config {own}/config.toml -o run
-  partlabel next run known.parquet {images} --budget {budget} -o questions.csv
-  partlabel labels answers train.parquet {folder}/labels/questions.csv -o grown.parquet
-  partlabel train grown.parquet {images} --validation held.parquet --config {own}/config.toml -o run2
-  partlabel evaluate run2 {folder}/labels/test.parquet {images}
-  partlabel complete run2 {images} --precision {precision} --confidence {confidence} -o completed.parquet"""
+{typed}"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from partlabel.app.download.unpacking import ArchiveError, unpack, unpacked
 from partlabel.core.errors import UserError
 from partlabel.core.files import write_json
 from partlabel.core.progress import Bar, Reporter
+from partlabel.core.text import as_typed
 
 __all__ = ["DATASETS", "Download", "download"]
 
@@ -121,7 +121,7 @@ def download(
             absent = job.pictures(names)
     except Timeout:
         raise UserError(f"{folder}: another process is downloading into this folder") from None
-    place = shlex.quote(str(folder))
+    place = as_typed(folder)
     return Download(
         dataset, folder, entries, len(names), absent, [file.then.replace("{}", place) for file in files if file.then]
     )

@@ -1,61 +1,123 @@
-"""Every pair of class and image at a glance: its probability, its label, and the order by probability.
+"""The pairs of class and image that a review lists: their probabilities, their labels, and their order.
 
-A pair is one number, its key: ``class * N + image``. The arrays lie on disk, made once for a table and a model, so
-that a server starts at once, holds little in memory, and no request looks at all pairs.
+A pair is one number, its key: ``class * N + image``. A small table lists every pair. Of a large one, nobody looks at
+most pairs without a label, so listed are all known labels, the best classes of each image, and the questions; all
+images of one class are read from the stored scores when somebody chooses the class. The arrays lie on disk, made once
+for a table and a model (see ``listing``), so that a server starts at once, holds little in memory, and no request looks
+at all pairs.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.core.records import fill_array, read_array, write_array
-from partlabel.labels.table import ORIGINS, LabelTable
-from partlabel.metrics.calibration import Calibration
+from partlabel.app.review.scores import half
+from partlabel.labels.table import ORIGINS
+from partlabel.metrics.calibration import Calibration, sigmoid
+from partlabel.models.scores import Scores
 
 #: a probability of 1 as a level; levels are whole numbers, which sort and compare exactly
 TOP = 65_535
-#: scores that become probabilities at once
-_SCORES = 2**20
-#: pairs that are sorted at once
-_SORTED = 2**22
+#: the best classes of an image that are shown although nothing is known about them
+BEST = 20
+#: bytes of the classes whose levels are kept in memory
+_COLUMNS = 2**25
 
 Keys = NDArray[np.integer[Any]]
+Levels = NDArray[np.uint16]
 
 
-@dataclass(frozen=True)
-class Board:
-    """All pairs of N images and C classes.
+def levels_of_scores(scores: NDArray[np.floating], slope: Any, offset: Any) -> Levels:
+    """Levels of scores, given the calibration of each, in arrays that fit together."""
+    return np.rint(sigmoid(scores.astype(np.float64) * slope + offset) * TOP).astype(np.uint16)
 
-    Attributes:
-        scores: float16 (N, C), before the sigmoid.
-        levels: uint16 (C, N), the probability of present in steps of 1 / ``TOP``.
-        states: uint8 (C, N), 0 for an unknown label, else ``1 + 2 * origin + present``.
-        order: keys (C * N,) of all pairs, the most probable first, equals by key.
-        start: int64 (TOP + 2,); the pairs of level v are ``order[start[TOP - v] : start[TOP - v + 1]]``.
-        calibration: how scores become probabilities.
+
+def among(some: Keys, keys: Keys) -> NDArray[np.bool_]:
+    """Which of many keys (n,) are among a few."""
+    if not len(some):
+        return np.zeros(len(keys), bool)
+    ranked = np.sort(some).astype(keys.dtype)
+    return ranked[np.minimum(np.searchsorted(ranked, keys), len(ranked) - 1)] == keys
+
+
+class Columns:
+    """The levels of all images for a class, read from stored scores; those of the latest classes are kept.
+
+    Args:
+        find: opens the scores; None where they are not stored any more.
+        calibration: of the classes.
     """
 
-    scores: NDArray[np.float16]
-    levels: NDArray[np.uint16]
+    def __init__(self, find: Callable[[], Scores | None], calibration: Calibration) -> None:
+        self._find, self._calibration = find, calibration
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[int, Levels] = OrderedDict()
+        self._scores: Scores | None = None
+
+    def of(self, cls: int) -> Levels | None:
+        """Levels (N,) of a class; None where the scores are not stored any more."""
+        with self._lock:
+            if cls in self._kept:
+                self._kept.move_to_end(cls)
+                return self._kept[cls]
+            found = self._read(cls)
+            if found is not None:
+                self._kept[cls] = found
+                while len(self._kept) > 1 and sum(one.nbytes for one in self._kept.values()) > _COLUMNS:
+                    self._kept.popitem(last=False)
+            return found
+
+    def _read(self, cls: int) -> Levels | None:
+        try:
+            self._scores = self._find() if self._scores is None else self._scores
+            if self._scores is None:
+                return None
+            values = half(self._scores.block(cls, cls + 1)[0])
+        except (OSError, ValueError):  # removed or damaged under a running server; Arrow's are of these
+            self._scores = None
+            return None
+        return levels_of_scores(values, self._calibration.slope[cls], self._calibration.offset[cls])
+
+
+@dataclass(frozen=True, eq=False)
+class Board:
+    """The listed pairs of N images and C classes.
+
+    Attributes:
+        shape: N and C.
+        listed: (L,) keys of the listed pairs, rising; None where all pairs are listed.
+        levels: uint16 (L,), the probability of present in steps of 1 / ``TOP``.
+        states: uint8 (L,), 0 for an unknown label, else ``1 + 2 * origin + present``. Known ones are all listed.
+        order: (L,) places of the pairs in the arrays above, the most probable first, equals by key.
+        start: int64 (TOP + 2,); the pairs of level v are ``order[start[TOP - v] : start[TOP - v + 1]]``.
+        best: (N, at most ``BEST``) the unknown classes of each image with the highest probability, the highest first;
+            C where there are fewer.
+        columns: reads what is not listed.
+    """
+
+    shape: tuple[int, int]
+    listed: Keys | None
+    levels: Levels
     states: NDArray[np.uint8]
     order: Keys
     start: NDArray[np.int64]
-    calibration: Calibration
+    best: NDArray[np.integer[Any]]
+    columns: Columns
 
     @property
     def pictures(self) -> int:
         """N."""
-        return self.levels.shape[1]
+        return self.shape[0]
 
-    @property
-    def classes(self) -> int:
-        """C."""
-        return self.levels.shape[0]
+    def __len__(self) -> int:
+        return len(self.levels)
 
     def pair(self, key: int) -> tuple[int, int]:
         """Image and class of a key."""
@@ -66,16 +128,98 @@ class Board:
         """The key of an image and a class."""
         return cls * self.pictures + picture
 
-    def between(self, low: float, high: float) -> slice:
-        """Where in ``order`` the pairs lie whose probability is within [low, high]."""
+    def best_of(self, picture: int) -> NDArray[np.int64]:
+        """The best unknown classes of an image, the best first."""
+        found = np.asarray(self.best[picture]).astype(np.int64)
+        return found[found < self.shape[1]]
+
+    def keys_at(self, places: Keys) -> Keys:
+        """The keys (n,) at some places of the list."""
+        return places if self.listed is None else np.asarray(self.listed[places])
+
+    def places(self, keys: Keys) -> NDArray[np.int64]:
+        """Where in the list some keys (n,) lie; -1 for those that are not listed."""
+        if self.listed is None or not len(self.listed):
+            return np.asarray(keys, np.int64) if self.listed is None else np.full(len(keys), -1)
+        wanted = np.asarray(keys).astype(self.listed.dtype)  # of another type, the whole list would be copied
+        at = np.minimum(np.searchsorted(self.listed, wanted), len(self.listed) - 1)
+        return np.where(self.listed[at] == wanted, at, -1)
+
+    def states_of(self, keys: Keys) -> NDArray[np.uint8]:
+        """The states (n,) of some keys."""
+        at = self.places(keys)
+        return np.where(at < 0, 0, self.states[at]).astype(np.uint8) if len(self) else np.zeros(len(at), np.uint8)
+
+    def levels_of(self, keys: Keys) -> Levels:
+        """The levels (n,) of some keys; 0 for those that are not listed and whose scores are not stored any more."""
+        return self.levels[keys] if self.listed is None else self._levels_of(keys)[0]
+
+    def glance(self, keys: Keys) -> Iterator[tuple[int, int, int, int | None]]:
+        """Image, class, state and level of some keys; the level is None where it is not known any more."""
+        keys = np.asarray(keys, np.int64)
+        levels, there = self._levels_of(keys)
+        known = [level if yes else None for level, yes in zip(levels.tolist(), there.tolist(), strict=True)]
+        cls, image = np.divmod(keys, self.pictures)
+        return zip(image.tolist(), cls.tolist(), self.states_of(keys).tolist(), known, strict=True)
+
+    def _levels_of(self, keys: Keys) -> tuple[Levels, NDArray[np.bool_]]:
+        """Levels, and whether they are known."""
+        keys = np.asarray(keys, np.int64)
+        at = self.places(keys)
+        there, left = at >= 0, np.flatnonzero(at < 0)
+        found = np.where(there, self.levels[at], 0).astype(np.uint16) if len(self) else np.zeros(len(at), np.uint16)
+        for cls in np.unique(keys[left] // self.pictures).tolist():
+            column, own = self.columns.of(cls), left[keys[left] // self.pictures == cls]
+            if column is not None:
+                found[own], there[own] = column[keys[own] % self.pictures], True
+        return found, there
+
+    def state(self, key: int) -> int:
+        """The state of a key."""
+        return int(self.states_of(np.array([key]))[0])
+
+    def of_class(self, cls: int) -> Keys:
+        """All pairs of a class, the most probable first; only the listed ones where scores are not stored any more."""
+        first = cls * self.pictures
+        column = None if self.listed is None else self.columns.of(cls)
+        if self.listed is not None and column is None:
+            ends = np.array([first, first + self.pictures]).astype(self.listed.dtype)
+            low, high = np.searchsorted(self.listed, ends)
+            keys, levels = np.asarray(self.listed[low:high]), self.levels[low:high]
+        else:
+            keys = np.arange(first, first + self.pictures)
+            levels = self.levels[first : first + self.pictures] if column is None else column
+        return keys[np.argsort(TOP - levels, kind="stable")]
+
+    def ranked(self, low: float = 0, high: float = 1) -> Ranked:
+        """The listed pairs whose probability is within [low, high], the most probable first."""
         bottom, top = levels_between(low, high)
-        return slice(int(self.start[TOP - top]), int(self.start[TOP - bottom + 1])) if bottom <= top else slice(0, 0)
+        where = slice(int(self.start[TOP - top]), int(self.start[TOP - bottom + 1])) if bottom <= top else slice(0, 0)
+        return Ranked(self, where)
+
+
+class Ranked:
+    """Pairs of a board in its order, read from disk when they are asked for."""
+
+    def __init__(self, board: Board, where: slice) -> None:
+        self._board, self._first, self._order = board, where.start, board.order[where]
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, wanted: slice | NDArray[np.int64]) -> Keys:
+        return self._board.keys_at(np.asarray(self._order[wanted]))
 
     def place(self, key: int) -> int:
-        """Where in ``order`` a pair lies."""
-        at = TOP - int(self.levels.reshape(-1)[key])
-        low, high = int(self.start[at]), int(self.start[at + 1])
-        return low + int(np.searchsorted(self.order[low:high], key))
+        """Where a pair lies here, or -1."""
+        board = self._board
+        (place,) = board.places(np.array([key])).tolist()
+        if place < 0:
+            return -1
+        at = TOP - int(board.levels[place])
+        low, high = int(board.start[at]), int(board.start[at + 1])
+        found = low + int(np.searchsorted(board.order[low:high], board.order.dtype.type(place))) - self._first
+        return found if 0 <= found < len(self) else -1
 
 
 def levels_between(low: float, high: float) -> tuple[int, int]:
@@ -93,74 +237,3 @@ def label_of(state: int) -> tuple[str | None, str | None]:
     if not state:
         return None, None
     return ("present" if (state - 1) % 2 else "absent"), ORIGINS[(state - 1) // 2]
-
-
-def open_board(
-    scores: NDArray[np.float16], calibration: Calibration, table: LabelTable, cache: Path, of_scores: str, of_table: str
-) -> Board:
-    """Open the arrays, or make those that are not there yet.
-
-    Args:
-        scores: (N, C).
-        calibration: of the C classes.
-        table: N images and C classes, in the same order.
-        cache: folder of the files.
-        of_scores: names scores and calibration.
-        of_table: names the table.
-    """
-    count, classes = scores.shape
-    levels, order = cache / f"levels-{of_scores}.npy", cache / f"order-{of_scores}.npy"
-    start, states = cache / f"start-{of_scores}.npy", cache / f"states-{of_table}.npy"
-    if read_array(levels, (classes, count), np.uint16) is None:
-
-        def levelled(array: np.memmap) -> None:
-            step = max(1, _SCORES // max(classes, 1))
-            for low in range(0, count, step):
-                rows = slice(low, low + step)
-                array[:, rows] = np.rint(calibration.probabilities(scores[rows]) * TOP).T
-
-        fill_array(levels, (classes, count), np.uint16, levelled)
-    kind = np.uint32 if count * classes < 2**32 else np.uint64
-    if read_array(order, (count * classes,), kind) is None or read_array(start, (TOP + 2,), np.int64) is None:
-        _sort(np.load(levels, mmap_mode="r").reshape(-1), order, start)
-    if read_array(states, (classes, count), np.uint8) is None:
-
-        def stated(array: np.memmap) -> None:
-            at = table.indices.astype(np.int64) * count + table.pair_images()
-            array.reshape(-1)[at] = 1 + 2 * table.origin + (table.values > 0)
-
-        fill_array(states, (classes, count), np.uint8, stated)
-    return Board(
-        scores=scores,
-        levels=np.load(levels, mmap_mode="r"),
-        states=np.load(states, mmap_mode="r"),
-        order=np.load(order, mmap_mode="r"),
-        start=np.load(start),
-        calibration=calibration,
-    )
-
-
-def _sort(levels: NDArray[np.uint16], order: Path, start: Path) -> None:
-    """Write the order of all pairs and where each level starts in it; some pairs at a time are in memory."""
-    count = len(levels)
-    parts = [slice(low, min(low + _SORTED, count)) for low in range(0, count, _SORTED)]
-    counts = np.zeros(TOP + 1, np.int64)
-    for part in parts:
-        counts += np.bincount(TOP - levels[part], minlength=TOP + 1)
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    kind = np.uint32 if count < 2**32 else np.uint64
-    following = starts[:-1].copy()  # where the next pair of each level goes
-
-    def ordered(array: np.memmap) -> None:
-        nonlocal following
-        for part in parts:
-            below = TOP - levels[part]
-            ranked = np.argsort(below, kind="stable")  # of numbers of 16 bits: a radix sort
-            own = np.bincount(below, minlength=TOP + 1)
-            before = np.cumsum(own) - own
-            place = following[below[ranked]] + np.arange(len(ranked)) - before[below[ranked]]
-            array[place] = ranked + part.start
-            following += own
-
-    fill_array(order, (count,), kind, ordered)
-    write_array(start, starts)

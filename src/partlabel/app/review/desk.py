@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,25 +14,24 @@ import numpy as np
 
 from partlabel.app.review import exporting, precision, queues
 from partlabel.app.review.answers import AnswerStore, New, Pair, StoreError
-from partlabel.app.review.board import TOP, label_of, open_board
+from partlabel.app.review.board import TOP, Keys, label_of
+from partlabel.app.review.listing import Names, open_board
 from partlabel.app.review.pictures import Pictures
-from partlabel.app.review.queues import QUEUES, TEXTS
+from partlabel.app.review.queues import QUEUES, SOME, TEXTS, scope
 from partlabel.app.review.record import RECORD, write_record
-from partlabel.app.review.scores import Judge, digest, scores_of
+from partlabel.app.review.scores import Judge, ScoreShelf, digest
 from partlabel.app.review.suspecting import Suspecting
 from partlabel.app.review.verdicts import Verdict
 from partlabel.app.review.views import Filter, Marks, View, Views
 from partlabel.core.errors import UserError
 from partlabel.core.files import make_folder
 from partlabel.core.progress import Reporter
+from partlabel.core.text import as_typed
 from partlabel.images import resolve
 from partlabel.images.contents import known_contents
 from partlabel.labels.match import match
-from partlabel.labels.table import ORIGINS, LabelTable
+from partlabel.labels.table import LabelTable
 from partlabel.training.run import Run
-
-#: labels of an image that are shown although nothing is known about them
-_BEST = 20
 
 
 @dataclass(frozen=True)
@@ -79,19 +77,20 @@ class Desk:
             contents = known_contents(paths, known, bar)
         folders = [folder] if elsewhere is None else [folder, elsewhere[1]]
         self.pictures = Pictures(self.names, paths, contents, folders, cache / "thumbnails")
-        scores = scores_of(run, judge, paths, contents["hash"], cache)
+        shelf = ScoreShelf(run, judge, paths, contents["hash"], cache)
         calibration = [judge.calibration.slope, judge.calibration.offset]
         of_scores = digest(judge.weights, judge.classes, calibration, self.table.images, contents["hash"].tolist())
         of_table = self.table.content_hash()[:16]
-        self.board = open_board(scores, judge.calibration, self.table, cache, of_scores, of_table)
-        self.marks = Marks(len(self.names) * len(judge.classes))
-        self.views = Views(self.board, self.table.images, self.marks)
         both = digest(of_scores, of_table)
-        asked = queues.questions(self.board, self.table, judge.thresholds, cache / f"questions-{both}.npy")
+        asked = queues.questions(shelf.scores, self.table, judge.thresholds, cache / f"questions-{both}.npy")
+        names = Names(cache, of_scores, of_table, both)
+        self.board = open_board(shelf.scores, shelf.find, judge.calibration, self.table, asked, names)
+        self.marks = Marks()
+        self.views = Views(self.board, self.table.images, self.marks)
         filled, self.sample = queues.filled(self.board, self.table, cache / f"filled-{both}.npy")
         self._bases = {"questions": View(asked, self.marks), "filled": View(filled, self.marks)}
         self.suspecting = Suspecting(run, self.table, folder, cache / f"suspects-{of_table}.npy")
-        self._classes = _class_rows(self.table)
+        self._classes = queues.class_rows(self.table)
         self._lock, self._exporting = threading.Lock(), threading.Lock()
         self._columns = {name: number for number, name in enumerate(self.table.classes)}
         self._rows = {name: number for number, name in enumerate(self.names)}
@@ -115,6 +114,7 @@ class Desk:
             "outdated": {"count": len(self.outdated), "first": self.outdated[:3]},
             "pictures": len(self.names),
             "pairs": len(self.names) * self.table.num_classes,
+            "listed": len(self.board),
             "classes": self._classes,
             "queues": [self._queue(name) for name in QUEUES],
             **self.state(browser),
@@ -143,21 +143,28 @@ class Desk:
         if by_label and view is not None:
             view = self.views.by_label(queue, view, chosen)
         total, keys = (0, np.zeros(0, np.int64)) if view is None else view.page(offset, limit, open_only)
-        return {"total": total, "offset": offset, "items": [self.item(int(key)) for key in keys]}
+        return {
+            "total": total,
+            "offset": offset,
+            "items": self.items(keys),
+            "scope": scope(self.board, queue, chosen.cls),
+        }
 
-    def item(self, key: int) -> dict[str, Any]:
-        """One pair: its image, class, probability, label and answer."""
-        image, cls = self.board.pair(key)
-        value, origin = label_of(int(self.board.states[cls, image]))
-        name = self.table.classes[cls]
-        verdict = self.verdicts.get((self.names[image], name))
+    def items(self, keys: Keys) -> list[dict[str, Any]]:
+        """Pairs: each with its image, class, probability, label and answer."""
+        return [self._item(*found) for found in self.board.glance(keys)]
+
+    def _item(self, image: int, cls: int, state: int, level: int | None) -> dict[str, Any]:
+        value, origin = label_of(state)
+        picture, name = self.names[image], self.table.classes[cls]
+        verdict = self.verdicts.get((picture, name))
         return {
             "image": image,
-            "picture": self.names[image],
+            "picture": picture,
             "content": self.pictures.content(image),
             "class": cls,
             "class_name": name,
-            "score": round(int(self.board.levels[cls, image]) / TOP, 5),
+            "score": None if level is None else round(level / TOP, 5),
             "value": value,
             "origin": origin,
             "answer": None if verdict is None else verdict.answer,
@@ -168,10 +175,7 @@ class Desk:
         """One image with its known labels and the best scored others, present ones first."""
         table, board = self.table, self.board
         known = table.indices[table.indptr[image] : table.indptr[image + 1]].astype(np.int64)
-        score = board.calibration.probabilities(np.asarray(board.scores[image : image + 1]))[0]
-        others = np.setdiff1d(np.arange(table.num_classes), known)
-        best = others[np.argsort(-score[others], kind="stable")[:_BEST]]
-        items = [self.item(board.key(image, int(cls))) for cls in [*known, *best]]
+        items = self.items(np.concatenate([known, board.best_of(image)]) * board.pictures + image)
         items.sort(key=lambda item: (not _says_present(item), -item["score"]))
         size = self.pictures.size(image)
         return {
@@ -263,7 +267,7 @@ class Desk:
             return None
         self._refresh(pairs)
         here = [pair for pair in pairs if self._number(pair) is not None]
-        items = [self.item(self._key(pair)) for pair in here]
+        items = self.items(np.array([self._key(pair) for pair in here], np.int64))
         return {"undone": items, **self.state(browser)}
 
     def export(self, format: str) -> dict[str, Any]:
@@ -295,7 +299,7 @@ class Desk:
         """The command that trains on exported labels, into a folder that is not there yet."""
         number = next(number for number in itertools.count(2) if not Path(f"{self.run}-{number}").exists())
         words = ["partlabel", "train", str(labels), "--images", str(self.folder)]
-        return shlex.join([*words, "--after", str(self.run), "-o", f"{self.run}-{number}"])
+        return as_typed(*words, "--after", str(self.run), "-o", f"{self.run}-{number}")
 
     def _refresh(self, pairs: Sequence[Pair]) -> None:
         # Read under the lock, so that of two threads the later one does not put back what the earlier one read.
@@ -329,7 +333,7 @@ class Desk:
     def _label(self, pair: Pair) -> str | None:
         """The label of the table as the record of an answer names it, such as ``given present``."""
         number = self._number(pair)
-        value, origin = (None, None) if number is None else label_of(int(self.board.states[number[1], number[0]]))
+        value, origin = (None, None) if number is None else label_of(self.board.state(self._key(pair)))
         return None if value is None else f"{origin} {value}"
 
     def _key(self, pair: Pair) -> int:
@@ -347,6 +351,7 @@ class Desk:
         view = self._view(name, Filter())
         total, answered = (0, 0) if view is None else (len(view), len(view.answered()))
         title, text, empty = TEXTS[name]
+        text = text if name != "all" or self.board.listed is None else SOME
         reason = self.suspecting.reason if view is None else None if total else empty
         counts = {"total": total, "answered": answered, "counted": view is not None}
         return {"id": name, "title": title, "help": text, **counts, "reason": reason}
@@ -368,17 +373,6 @@ class Desk:
             return None
         values = {"checked": found.checked, "right": found.right, "estimate": found.estimate}
         return {**values, "low": found.low, "high": found.high, "basis": precision.BASIS}
-
-
-def _class_rows(table: LabelTable) -> list[dict[str, Any]]:
-    """What is known of each class, and how many of its labels the model filled in."""
-    present, absent = table.class_counts()
-    model = np.bincount(table.indices[table.origin == ORIGINS.index("model")], minlength=table.num_classes)
-    rows = zip(table.classes, present.tolist(), absent.tolist(), model.tolist(), strict=True)
-    return [
-        {"id": i, "name": name, "known": p + a, "present": p, "absent": a, "filled": f}
-        for i, (name, p, a, f) in enumerate(rows)
-    ]
 
 
 def _says_present(item: dict[str, Any]) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.app.review.board import TOP, Board, Keys, state
+from partlabel.app.review.board import BEST, TOP, Board, Keys, among, state
 from partlabel.core.records import read_array, write_array
 from partlabel.labels.table import ORIGINS, LabelTable
 from partlabel.models.scores import Scores
@@ -34,14 +36,47 @@ TEXTS = {
     ),
     "all": ("All", "Every class of every image, the most probable first. Search and filter here.", "No images."),
 }
+#: the help of the last queue where not every pair is listed
+SOME = (
+    f"Every label, the {BEST} most probable other classes of each image, and the questions, the most probable first. "
+    "Choose a class to see all images."
+)
+#: what is said where the scores of the other pairs are not stored any more
+CLEARED = (
+    f"Only images with a label of this class, with a question about it, or with it among their {BEST} most probable "
+    "ones: the scores of the others were cleared from the cache of partlabel, and are computed again once the folder "
+    "review/cache of the run is deleted and the review started."
+)
 #: questions about each class
 EACH = 50
 #: pairs of one class that follow each other in a queue, so that a person need not think anew each time
 TOGETHER = 12
 #: labels of each sign that the running estimate of precision is drawn from
 SAMPLE = 400
+#: pairs that are looked at at once
+_BLOCK = 4_000_000
 #: one in so many labels of the queue of filled-in ones is of that sample
 EVERY = 5
+
+
+def scope(board: Board, queue: str, cls: int | None) -> str | None:
+    """What a queue, of all classes or of one, leaves out, in words; None where it holds all that it says."""
+    if queue != "all" or board.listed is None:
+        return None
+    if cls is None:
+        return f"{SOME} Listed are {len(board):,} of {board.shape[0] * board.shape[1]:,} pairs of image and class."
+    return None if board.columns.of(cls) is not None else CLEARED
+
+
+def class_rows(table: LabelTable) -> list[dict[str, Any]]:
+    """What is known of each class, and how many of its labels the model filled in."""
+    present, absent = table.class_counts()
+    model = np.bincount(table.indices[table.origin == ORIGINS.index("model")], minlength=table.num_classes)
+    rows = zip(table.classes, present.tolist(), absent.tolist(), model.tolist(), strict=True)
+    return [
+        {"id": i, "name": name, "known": p + a, "present": p, "absent": a, "filled": f}
+        for i, (name, p, a, f) in enumerate(rows)
+    ]
 
 
 def in_turns(cls: NDArray[np.integer], together: int = TOGETHER) -> NDArray[np.int64]:
@@ -61,14 +96,14 @@ def in_turns(cls: NDArray[np.integer], together: int = TOGETHER) -> NDArray[np.i
     return order[np.lexsort((rank, sorted_cls, rank // together))]
 
 
-def questions(board: Board, table: LabelTable, thresholds: tuple[float, ...], path: Path) -> Keys:
+def questions(scores: Callable[[], Scores], table: LabelTable, thresholds: tuple[float, ...], path: Path) -> Keys:
     """Questions worth asking, by :func:`partlabel.tasks.next_labels.choose`; stored ones, or chosen now and stored.
 
     The class of whose rarer sign people have given the fewest labels comes first; of a class, the pairs whose score is
     next to its threshold, as what a model is sure of teaches it little.
 
     Args:
-        board: all pairs.
+        scores: gives the scores (N, C).
         table: the labels.
         thresholds: (C,) of the model.
         path: of the stored ones.
@@ -79,16 +114,16 @@ def questions(board: Board, table: LabelTable, thresholds: tuple[float, ...], pa
         unknown = table.num_images * table.num_classes - table.without_origin("model").num_known
         keys = np.zeros(0, np.int64)
         if unknown:
-            scores = Scores.of(board.scores)
+            own = scores()
             limits = np.asarray(thresholds, np.float32)
-            found = choose(scores, table, min(EACH * table.num_classes, unknown), thresholds=limits, evenly=True)
+            found = choose(own, table, min(EACH * table.num_classes, unknown), thresholds=limits, evenly=True)
             image, cls = found.image[found.open], found.cls[found.open]
-            doubt = np.lexsort((np.abs(scores.pairs(image, cls) - limits[cls]), cls))
+            doubt = np.lexsort((np.abs(own.pairs(image, cls) - limits[cls]), cls))
             image, cls = image[doubt], cls[doubt]
             present, absent = table.without_origin("model").class_counts()
             need = np.lexsort((present + absent, np.minimum(present, absent))).argsort()
             turns = in_turns(need[cls])
-            keys = cls[turns] * board.pictures + image[turns]
+            keys = cls[turns] * table.num_images + image[turns]
         write_array(path, keys)
     return np.load(path, mmap_mode="r")
 
@@ -108,16 +143,12 @@ def filled(board: Board, table: LabelTable, path: Path) -> tuple[Keys, dict[str,
         The pairs in order; and for ``present`` and ``absent`` the sample in the order of the draw.
     """
     if read_array(path, None, np.int64) is None:
-        model = np.flatnonzero(table.origin == ORIGINS.index("model"))
-        keys = np.sort(table.indices[model].astype(np.int64) * board.pictures + table.pair_images()[model])
-        present = board.states.reshape(-1)[keys] == state("model", True)
         random = np.random.Generator(np.random.PCG64(0))
-        signs = [_of_sign(board, keys[present == sign], sign, random) for sign in (True, False)]
+        signs = [_of_sign(board, sign, random) for sign in (True, False)]
         # Both signs are merged by how sure their labels are; a pair of the sample stays behind the one before it.
-        mixed = np.concatenate([mixed for mixed, _, _ in signs])[
-            np.argsort(np.concatenate([sure for _, sure, _ in signs]), kind="stable")
-        ]
-        drawn = [sample for _, _, sample in signs]
+        order = np.argsort(np.concatenate([sure for _, sure, _ in signs]), kind="stable")
+        mixed = board.keys_at(np.concatenate([places for places, _, _ in signs])[order])
+        drawn = [board.keys_at(sample) for _, _, sample in signs]
         write_array(path, np.concatenate([[len(sample) for sample in drawn], *drawn, mixed]).astype(np.int64))
     stored = np.load(path, mmap_mode="r")
     ends = 2 + np.cumsum(stored[:2])
@@ -125,14 +156,19 @@ def filled(board: Board, table: LabelTable, path: Path) -> tuple[Keys, dict[str,
     return stored[ends[1] :], sample
 
 
-def _of_sign(board: Board, keys: Keys, present: bool, random: np.random.Generator) -> tuple[Keys, Keys, Keys]:
-    """Labels of one sign in order, how sure each or the one before it is, and the sample."""
-    levels = board.levels.reshape(-1)
-    ranked = keys[np.argsort(levels[keys] if present else TOP - levels[keys], kind="stable")]
-    drawn = random.permutation(keys)[:SAMPLE]
-    mixed = mix(ranked, drawn)
-    sure = levels[mixed] if present else TOP - levels[mixed]
-    return mixed, np.maximum.accumulate(np.where(np.isin(mixed, drawn), 0, sure)), drawn
+def _of_sign(board: Board, present: bool, random: np.random.Generator) -> tuple[Keys, NDArray[np.uint16], Keys]:
+    """Labels of one sign as places in the board, in order; how sure each or the one before it is; and the sample."""
+    wanted, kind = state("model", present), board.order.dtype
+    parts = range(0, len(board), _BLOCK)
+    places = np.concatenate(
+        [low + np.flatnonzero(board.states[low : low + _BLOCK] == wanted).astype(kind) for low in parts] or [[]]
+    ).astype(kind)
+    drawn = random.permutation(places)[:SAMPLE]
+    sure = board.levels[places] if present else TOP - board.levels[places]
+    mixed = mix(places[np.argsort(sure, kind="stable")], drawn)
+    sure = board.levels[mixed] if present else TOP - board.levels[mixed]
+    sure[among(drawn, mixed)] = 0
+    return mixed, np.maximum.accumulate(sure), drawn
 
 
 def mix(ranked: Keys, drawn: Keys, every: int = EVERY) -> Keys:
@@ -146,7 +182,10 @@ def mix(ranked: Keys, drawn: Keys, every: int = EVERY) -> Keys:
     Returns:
         All pairs of ``ranked``, each once.
     """
-    rest = ranked[~np.isin(ranked, drawn)]
-    number = np.arange(len(rest))
-    place = [number // (every - 1) * every + number % (every - 1), np.arange(1, len(drawn) + 1) * every - 1]
-    return np.concatenate([rest, drawn])[np.argsort(np.concatenate(place), kind="stable")]
+    mixed = np.empty_like(ranked)
+    turns = np.minimum(np.arange(1, len(drawn) + 1) * every - 1, len(ranked) - len(drawn) + np.arange(len(drawn)))
+    is_drawn = np.zeros(len(ranked), bool)
+    is_drawn[turns] = True
+    mixed[is_drawn] = drawn
+    mixed[~is_drawn] = ranked[~among(drawn, ranked)]
+    return mixed

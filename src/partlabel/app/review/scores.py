@@ -1,9 +1,10 @@
-"""Scores of every pair of image and class, computed once by the run's best model and kept beside the run."""
+"""Scores of every pair of image and class, computed once by the run's best model and kept."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.core.records import fill_array, read_array, write_array
+from partlabel.core.records import fill_array, read_array, read_record, write_array, write_record
 from partlabel.labels.names import buffers
 from partlabel.metrics.calibration import Calibration
 from partlabel.models.description import DESCRIPTION_FILE, WEIGHTS_FILE
+from partlabel.models.score_files import ScoreFile
+from partlabel.models.scores import Scores, read_scores
 from partlabel.training.run import Run
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ WEIGHTS, DESCRIPTION = Path("best", WEIGHTS_FILE), Path("best", DESCRIPTION_FILE
 _LIMIT = 60_000
 #: scores that are copied at once
 _AT_ONCE = 2**22
+#: pairs of image and class up to which a review lists all, and keeps their scores beside the run
+ALL = 2**24
 
 
 @dataclass(frozen=True)
@@ -83,13 +88,12 @@ def digest(*parts: Any) -> str:
     return found.hexdigest()
 
 
-def scores_of(
-    run: Path, judge: Judge, paths: Sequence[Path], contents: NDArray[np.bytes_], cache: Path
-) -> NDArray[np.float16]:
-    """Scores of images by the run's best model: stored ones, or computed now with a progress bar and stored.
+class ScoreShelf:
+    """The scores of images by the run's best model: stored ones, or computed now with a progress bar and stored.
 
     Scores belong to what an image holds, and not to its name: an image that was exchanged is scored anew, one that
-    another table has too, or under another name, is not.
+    another table has too, or under another name, is not. Up to :data:`ALL` of them lie beside the run; more lie only
+    where all commands keep theirs, which may be cleared one day.
 
     Args:
         run: run folder.
@@ -97,26 +101,77 @@ def scores_of(
         paths: N image files.
         contents: (N,) hashes of what they hold.
         cache: folder for the files.
-
-    Returns:
-        (N, C) memory-mapped, before the sigmoid.
-
-    Raises:
-        UserError: images cannot be read, or a score is not a finite number.
     """
-    model = digest(judge.weights, judge.classes)
-    target = cache / f"scores-{model}-{digest(contents.tolist())}.npy"
-    shape = len(paths), len(judge.classes)
-    if read_array(target, shape, np.float16) is None:
 
-        def fill(array: np.memmap) -> None:
-            missing = _fill_known(cache, model, contents, array)
-            if len(missing):
-                _score(Run(run).model, paths, missing, array)
+    def __init__(
+        self, run: Path, judge: Judge, paths: Sequence[Path], contents: NDArray[np.bytes_], cache: Path
+    ) -> None:
+        self._run, self._judge, self._paths, self._contents, self._cache = run, judge, paths, contents, cache
+        self._model = digest(judge.weights, judge.classes)
+        self._own = cache / f"scores-{self._model}-{digest(contents.tolist())}.npy"
+        self._shape = len(paths), len(judge.classes)
+        self._beside = len(paths) * len(judge.classes) <= ALL
 
-        fill_array(target, shape, np.float16, fill)
-        write_array(target.with_suffix(".contents.npy"), contents)
-    return np.load(target, mmap_mode="r")
+    def scores(self) -> Scores:
+        """All scores (N, C) before the sigmoid; those that are not stored are computed.
+
+        Raises:
+            UserError: images cannot be read, or a score is not a finite number.
+        """
+        if self._beside:
+            return self._scores_beside()
+        found = self.find()
+        if found is None:
+            from partlabel.tasks.scoring import scored
+
+            found = scored(Run(self._run).model, self._paths)
+            self._remember(found)
+        return found
+
+    def find(self) -> Scores | None:
+        """The scores where all are stored; nothing is computed, and torch is not loaded."""
+        if self._beside:
+            there = read_array(self._own, self._shape, np.float16)
+            return None if there is None else Scores.of(there)
+        place = read_array(self._place, (len(self._paths),), np.int64)
+        if place is None:
+            return None
+        try:
+            files = [Path(name) for name in read_record(self._files)["files"]]
+            found = read_scores([ScoreFile(path) for path in files], np.array(place))
+            for folder in {path.parent for path in files}:
+                os.utime(folder)  # what was not used for long is cleared first
+        except (UserError, OSError, KeyError, IndexError, TypeError):
+            return None
+        return found if found.shape == self._shape else None
+
+    @property
+    def _files(self) -> Path:
+        return self._own.with_suffix(".json")
+
+    @property
+    def _place(self) -> Path:
+        return self._own.with_suffix(".place.npy")
+
+    def _remember(self, scores: Scores) -> None:
+        """Write down where the scores lie, so that a later start finds them without the model."""
+        if (found := scores.lie()) is not None:
+            files, place = found
+            write_array(self._place, place)
+            write_record(self._files, {"files": [str(file.path.absolute()) for file in files]})
+            self._own.unlink(missing_ok=True)  # of earlier versions: 2 bytes for every pair
+
+    def _scores_beside(self) -> Scores:
+        if read_array(self._own, self._shape, np.float16) is None:
+
+            def fill(array: np.memmap) -> None:
+                missing = _fill_known(self._cache, self._model, self._contents, array)
+                if len(missing):
+                    _score(Run(self._run).model, self._paths, missing, array)
+
+            fill_array(self._own, self._shape, np.float16, fill)
+            write_array(self._own.with_suffix(".contents.npy"), self._contents)
+        return Scores.of(np.load(self._own, mmap_mode="r"))
 
 
 def _score(model: Model, paths: Sequence[Path], missing: NDArray[np.int64], array: np.memmap) -> None:

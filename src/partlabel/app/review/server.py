@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import math
+import os
 import signal
 import socket
 import sys
 import threading
+import time
 import webbrowser
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import uvicorn
@@ -26,6 +30,10 @@ from partlabel.training.run import Run
 
 #: seconds in which a connection has to begin its first request
 FIRST_REQUEST = 20.0
+#: seconds that a server may take to end, once it was told to, before it ends without what it waits for
+LIMIT = 15.0
+#: seconds that are left to it once all is closed; threads of a library that wait for work would keep it for ever
+REST = 2.0
 #: connections at once, as far as the system allows
 _FILES = 65_536
 
@@ -49,6 +57,7 @@ def serve(
     browser: bool = False,
     people: Sequence[str] = (),
     say: Callable[[dict[str, str]], None] = lambda addresses: print(*addresses.values(), sep="\n", file=sys.stderr),
+    last: bool = False,
 ) -> None:
     """Serve the review page until the process is stopped.
 
@@ -62,6 +71,7 @@ def serve(
         people: names of those who answer: each gets a start address with a secret of their own, and their answers are
             stored under their name. Without names, one address is for all.
         say: called with the start addresses by name once the server listens; without names, that of "" is for all.
+        last: the process has nothing else to do afterwards, so that it may be ended where a thread goes on.
 
     Raises:
         UserError: a name is empty or given twice, the port is taken, another process writes into the run, or see
@@ -69,7 +79,7 @@ def serve(
     """
     if len(set(people)) < len(people) or not all(name.strip() and len(name) <= 100 for name in people):
         raise UserError("names of people are 1 to 100 characters long, and each is given once")
-    with _listen(host, port) as listening, _stopping():
+    with _listen(host, port) as listening, _stopping(last) as limit:
         Run(run)  # refuses a folder without a run before anything is made in it
         port = listening.getsockname()[1]
         with holding(run, f"partlabel review at port {port}"):
@@ -82,16 +92,70 @@ def serve(
                 made = make_app(desk, host=host, token=token, port=port, people=secrets)
                 config = uvicorn.Config(made, http=_Prompt, **_SETTINGS)
                 _allow_connections()
-                _Server(config, lambda: _announce(addresses, say, browser)).run(sockets=[listening])
+                _Server(config, lambda: _announce(addresses, say, browser), limit.begin).run(sockets=[listening])
             finally:
                 desk.close()
 
 
+class _Limit:
+    """Ends the process :data:`LIMIT` seconds after the first signal to stop, whatever a thread of it still does.
+
+    Python ends only when every thread has, and no thread can be ended: one that exports a large table, or reads an
+    image from a disk that does not answer, would keep the process for as long. What was acknowledged is on disk.
+    A request that is cut off may leave an idle thread of anyio (4.16) that nobody ends.
+    """
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        self._over = False
+        self._end, self._said = math.inf, False
+        #: the first signal to stop; 0 before
+        self.number = 0
+        threading.Thread(target=self._wait, name="limit of the stop", daemon=True).start()
+
+    def begin(self, number: int) -> None:
+        """Begin to count; for handlers of signals, which may interrupt each other and anything else."""
+        self.number = self.number or number
+        os.write(self._write, bytes([number]))
+
+    def closed(self) -> None:
+        """All is closed, and the process is about to end."""
+        self._end, self._said = min(self._end, time.monotonic() + REST), True
+
+    def end(self) -> None:
+        """Count no longer, as the process goes on with something else."""
+        self._over = True
+        os.write(self._write, bytes([0]))
+
+    def _wait(self) -> None:
+        number = os.read(self._read, 1)[0]
+        self._end = min(self._end, time.monotonic() + LIMIT)
+        while not self._over and time.monotonic() < self._end:
+            time.sleep(0.05)
+        if self._over:
+            for descriptor in (self._read, self._write):
+                os.close(descriptor)
+            return
+        with suppress(Exception):
+            if not self._said:
+                print(f"partlabel: ended without what was still under way after {LIMIT:g} seconds; every answer that "
+                      "the page called saved is on disk", file=sys.stderr)  # fmt: skip
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+        os._exit(128 + number)
+
+
 @contextmanager
-def _stopping() -> Generator[None]:
-    """Let the signals that end a process end the block first, so that the answers are brought into one file."""
+def _stopping(last: bool) -> Generator[_Limit]:
+    """Let the signals that end a process end the block first, so that the answers are brought into one file.
+
+    Args:
+        last: nothing comes after the block but the end of the process, also where somebody pressed Ctrl+C.
+    """
+    limit = _Limit()
 
     def stop(number: int, frame: object) -> NoReturn:
+        limit.begin(number)
         raise SystemExit(128 + number)
 
     def hang_up(number: int, frame: object) -> None:
@@ -103,10 +167,14 @@ def _stopping() -> Generator[None]:
         if hasattr(signal, "SIGHUP"):
             before[signal.SIGHUP] = signal.signal(signal.SIGHUP, hang_up)
     try:
-        yield
+        yield limit
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if limit.number and last:
+            limit.closed()
+        elif limit.number in (0, signal.SIGINT):
+            limit.end()
 
 
 def _allow_connections() -> None:
@@ -132,11 +200,15 @@ class _Prompt(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """A server that tells when it listens."""
+    """A server that tells when it listens, and when it is told to stop."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], told: Callable[[int], None]) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self._told = ready, told
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._told(sig)
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

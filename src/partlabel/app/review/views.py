@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from partlabel.app.review.board import Board, Keys, levels_between
+from partlabel.app.review.board import Board, Keys, Ranked, among, levels_between
 from partlabel.labels.table import ORIGINS
 
 #: what ``origin`` may be in a filter
@@ -47,15 +47,26 @@ class Filter:
 class Marks:
     """Which pairs are answered; views follow the changes."""
 
-    def __init__(self, pairs: int) -> None:
-        self.mask = np.zeros(pairs, bool)
+    def __init__(self) -> None:
         self.changed: list[int] = []
+        self._answered: set[int] = set()
+        self._lock = threading.Lock()
 
     def set(self, key: int, answered: bool) -> None:
         """Mark a pair."""
-        if self.mask[key] != answered:
-            self.mask[key] = answered
-            self.changed.append(key)
+        with self._lock:
+            if (key in self._answered) != answered:
+                (self._answered.add if answered else self._answered.discard)(key)
+                self.changed.append(key)
+
+    def keys(self) -> NDArray[np.int64]:
+        """The answered pairs, in no order."""
+        with self._lock:
+            return np.fromiter(self._answered, np.int64, len(self._answered))
+
+    def among(self, keys: Keys) -> NDArray[np.bool_]:
+        """Which of some pairs (n,) are answered."""
+        return among(self.keys(), np.asarray(keys))
 
 
 class View:
@@ -67,7 +78,7 @@ class View:
         place: finds the position of a pair in ``keys``, or -1; None: looks through them.
     """
 
-    def __init__(self, keys: Keys, marks: Marks, place: Callable[[int], int] | None = None) -> None:
+    def __init__(self, keys: Keys | Ranked, marks: Marks, place: Callable[[int], int] | None = None) -> None:
         self.keys = keys
         self._marks = marks
         self._place = place
@@ -83,13 +94,13 @@ class View:
         with self._lock:
             # The number of changes is read before the marks, so that a change in between is looked at again.
             changes = len(self._marks.changed)
-            if self._seen < 0 or changes - self._seen > _MANY:
+            if self._seen < 0 or (changes - self._seen > _MANY and self._place is None):
                 self._answered = self._all_answered()
             elif changes > self._seen:
                 place = self._place or self._look
                 places = np.array([place(key) for key in set(self._marks.changed[self._seen : changes])])
                 places = places[places >= 0]
-                now = places[self._marks.mask[self.keys[places]]]
+                now = places[self._marks.among(self.keys[places])]
                 self._answered = np.union1d(np.setdiff1d(self._answered, places), now)
             self._seen = changes
             return self._answered
@@ -116,10 +127,12 @@ class View:
         return int(found[0]) if len(found) else -1
 
     def _all_answered(self) -> NDArray[np.int64]:
-        mask = self._marks.mask
-        if self._place is not None and len(self.keys) == len(mask):  # all pairs: the few answered ones are looked up
-            return np.sort(np.array([self._place(int(key)) for key in np.flatnonzero(mask)], np.int64))
-        parts = [low + np.flatnonzero(mask[self.keys[low : low + _BLOCK]]) for low in range(0, len(self.keys), _BLOCK)]
+        marked = self._marks.keys()
+        if self._place is not None:  # of a long list: the few answered ones are looked up
+            places = np.sort(np.array([self._place(key) for key in marked.tolist()], np.int64))
+            return places[places >= 0]
+        blocks = range(0, len(self.keys), _BLOCK)
+        parts = [low + np.flatnonzero(among(marked, np.asarray(self.keys[low : low + _BLOCK]))) for low in blocks]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
@@ -127,7 +140,7 @@ class Views:
     """Filtered lists; the latest ones are kept.
 
     Args:
-        board: all pairs.
+        board: the pairs.
         images: (N,) names of the images.
         marks: which pairs are answered.
     """
@@ -147,7 +160,7 @@ class Views:
 
         Args:
             queue: name of the queue.
-            base: its pairs; None: all pairs, the most probable first.
+            base: its pairs; None: all listed pairs, the most probable first; all pairs of a class that is chosen.
             chosen: the filter.
         """
         name = (queue, chosen)
@@ -161,7 +174,7 @@ class Views:
         with self._lock:
             self._kept[name] = made
             # Lists on disk, or parts of them, take no memory of their own.
-            own = [0 if isinstance(view.keys, np.memmap) else len(view) for view in self._kept.values()]
+            own = [0 if isinstance(view.keys, np.memmap | Ranked) else len(view) for view in self._kept.values()]
             while len(own) > self.KEPT or (len(own) > 1 and sum(own) > self.KEPT_PAIRS):
                 self._kept.popitem(last=False)
                 del own[0]
@@ -174,9 +187,10 @@ class Views:
             if name in self._kept:
                 self._kept.move_to_end(name)
                 return self._kept[name]
-        states = self._board.states.reshape(-1)[np.asarray(view.keys)]
+        keys = np.asarray(view.keys[:])
+        states = self._board.states_of(keys)
         order = np.argsort(np.where(states == 0, 2, states % 2), kind="stable")  # present is even, absent odd
-        return self._keep(name, View(np.asarray(view.keys)[order], self._marks))
+        return self._keep(name, View(keys[order], self._marks))
 
     def pictures(self, search: str | None) -> NDArray[np.int64]:
         """Numbers of the images whose name holds a text, in any case."""
@@ -190,23 +204,13 @@ class Views:
         if base is not None:
             return View(self._passing(base.keys, chosen), self._marks)
         if chosen.cls is not None:
-            levels = board.levels[chosen.cls]
-            keys = chosen.cls * board.pictures + np.argsort(np.iinfo(np.uint16).max - levels, kind="stable")
-            return View(self._passing(keys, chosen), self._marks)
-        if chosen == Filter():
-            return View(board.order, self._marks, board.place)
-        where = board.between(0 if chosen.low is None else chosen.low, 1 if chosen.high is None else chosen.high)
-        keys = board.order[where]
+            return View(self._passing(board.of_class(chosen.cls), chosen), self._marks)
+        keys = board.ranked(0 if chosen.low is None else chosen.low, 1 if chosen.high is None else chosen.high)
         if chosen == Filter(low=chosen.low, high=chosen.high):
-
-            def place(key: int) -> int:
-                at = board.place(key) - where.start
-                return at if 0 <= at < len(keys) else -1
-
-            return View(keys, self._marks, place)
+            return View(keys, self._marks, keys.place)
         return View(self._passing(keys, chosen), self._marks)
 
-    def _passing(self, keys: Keys, chosen: Filter) -> Keys:
+    def _passing(self, keys: Keys | Ranked, chosen: Filter) -> Keys | Ranked:
         """The keys that pass; a block at a time, because the masks of all of them would fill the memory."""
         tests = self._tests(chosen)
         if not tests:
@@ -230,15 +234,18 @@ class Views:
             named[self.pictures(chosen.search)] = True
             tests.append(lambda keys: named[keys % count])
         if chosen.low is not None or chosen.high is not None:
-            levels = board.levels.reshape(-1)
             low, high = levels_between(
                 0 if chosen.low is None else chosen.low, 1 if chosen.high is None else chosen.high
             )
-            tests.append(lambda keys: (levels[keys] >= low) & (levels[keys] <= high))
+
+            def between(keys: Keys) -> NDArray[np.bool_]:
+                levels = board.levels_of(keys)
+                return (levels >= low) & (levels <= high)
+
+            tests.append(between)
         if chosen.origin is not None or chosen.value is not None:
-            states = board.states.reshape(-1)
             wanted = _wanted_states(chosen.origin, chosen.value)
-            tests.append(lambda keys: wanted[states[keys]])
+            tests.append(lambda keys: wanted[board.states_of(keys)])
         return tests
 
 

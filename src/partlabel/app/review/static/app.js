@@ -115,6 +115,8 @@ function build(session, browser) {
 /** Shows the view that fits the choice and the state of the questions. */
 function arrange(desk, single, sheet) {
   const { questions, choice } = desk;
+  byId("scope").hidden = !questions.scope;
+  say(byId("scope"), questions.scope);
   const choosing = choice.view === "grid" && choice.class === null;
   const some = questions.current !== null || choosing;
   const wasHidden = [single.element.hidden, sheet.element.hidden];

@@ -25,6 +25,8 @@ export class Questions extends EventTarget {
   state = "loading";
   /** Why it failed. */
   trouble = "";
+  /** What the list leaves out, in words; empty where it holds everything. */
+  scope = "";
   /** All that the server has is here. */
   complete = false;
   #known = new Set();
@@ -48,7 +50,7 @@ export class Questions extends EventTarget {
     this.choice = { ...choice };
     this.#fetching?.abort();
     this.#fetching = null;
-    Object.assign(this, { items: [], total: 0, place: 0, complete: false, state: "loading" });
+    Object.assign(this, { items: [], total: 0, place: 0, complete: false, scope: "", state: "loading" });
     this.#known.clear();
     this.#passed = 0;
     this.#changed();
@@ -131,6 +133,7 @@ export class Questions extends EventTarget {
     const before = this.items.length;
     this.items.push(...fresh);
     this.total = Math.max(reply.total + before - (offset - this.#passed), this.items.length);
+    this.scope = reply.scope ?? "";
     this.#passed = fresh.length ? 0 : this.#passed + reply.items.length;
     this.complete = offset + reply.items.length >= reply.total || reply.items.length === 0;
     this.state = "ready";
