@@ -1,8 +1,8 @@
 """Peak memory and time of the end of a training: the closed-form head, its out-of-fold scores, and the headline.
 
 Run ``python -m benchmarks.closed_form_memory``: images with 64 drawn features, 9,605 classes and 20 known labels of
-each image, in a process of its own for each number of images. What it holds before (libraries, features, labels) is given
-beside its peak. Results are in ``benchmarks/results/closed_form_memory.json``.
+each image, in a process of its own for each number of images. What it holds before (libraries, features, labels) is
+given beside its peak. Results are in ``benchmarks/results/closed_form_memory.json``.
 """
 
 from __future__ import annotations
