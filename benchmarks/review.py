@@ -37,7 +37,8 @@ from partlabel.app.review.pictures import TAG
 from partlabel.images import content_hash
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
-from partlabel.models.scores import ScoreFile, ScoreWriter, read_scores
+from partlabel.models.score_files import ScoreFile, ScoreWriter
+from partlabel.models.scores import read_scores
 from partlabel.tasks.scoring import model_digest
 from partlabel.training.config import Config, ModelConfig
 from partlabel.training.folder import create_folder, write_history

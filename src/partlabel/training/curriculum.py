@@ -22,7 +22,8 @@ from partlabel.method.rounds import Round
 from partlabel.method.strategies import STRATEGIES
 from partlabel.method.uncertainty import mc_dropout
 from partlabel.models.model import Head, Model
-from partlabel.models.scores import ScoreFile, Scores, ScoreWriter, read_scores
+from partlabel.models.score_files import ScoreFile, ScoreWriter
+from partlabel.models.scores import Scores, read_scores
 from partlabel.training.batches import Source
 from partlabel.training.class_shares import share_interval
 from partlabel.training.config import RelabelConfig
