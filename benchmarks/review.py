@@ -37,7 +37,8 @@ from partlabel.app.review.pictures import TAG
 from partlabel.images import content_hash
 from partlabel.labels.table import LabelTable
 from partlabel.models.model import Model
-from partlabel.models.scores import ScoreFile, ScoreWriter, read_scores
+from partlabel.models.score_files import ScoreFile, ScoreWriter
+from partlabel.models.scores import read_scores
 from partlabel.tasks.scoring import model_digest
 from partlabel.training.config import Config, ModelConfig
 from partlabel.training.folder import create_folder, write_history
@@ -115,6 +116,8 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
+        ticks = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13]
+        self.cpu_s = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
         self.peak_mb, self.anonymous_mb = (
             int(status.split(name)[1].split()[0]) / 1024 for name in ("VmHWM:", "RssAnon:")
         )
@@ -226,7 +229,7 @@ def measure(made: tuple[Path, Path, Path], code: Path, pictures: int, classes: i
     result: dict[str, Any] = {"start": {}}
     with Server(*made, code) as server:
         result["start"]["first_s"] = server.listening_s
-    result["start"]["first_peak_mb"] = server.peak_mb
+    result["start"]["first_cpu_s"], result["start"]["first_peak_mb"] = server.cpu_s, server.peak_mb
     cache = made[0] / "review" / "cache"
     index = sum(path.stat().st_size for path in cache.glob("*") if path.is_file() and "contents" not in path.name)
     result["start"]["index_bytes"] = index

@@ -33,7 +33,7 @@ from partlabel.app.review.desk import Desk
 from partlabel.core.files import write_json
 from partlabel.images import content_hash, resolve
 from partlabel.models.model import Model
-from partlabel.models.scores import ScoreFile, ScoreWriter
+from partlabel.models.score_files import ScoreFile, ScoreWriter
 from partlabel.tasks.completion import complete
 from partlabel.tasks.engines import predict_shards
 from partlabel.tasks.evaluate import estimate

@@ -29,7 +29,8 @@ from PIL import Image
 from partlabel.core import lease
 from partlabel.core.files import write_json
 from partlabel.models.model import Model
-from partlabel.models.scores import ScoreFile, read_scores
+from partlabel.models.score_files import ScoreFile
+from partlabel.models.scores import read_scores
 from partlabel.tasks import engines, shard_work
 from partlabel.tasks.predict import scorer
 from partlabel.training.config import ModelConfig

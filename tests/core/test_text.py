@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partlabel.core.errors import UserError
-from partlabel.core.text import CELL, as_cell, as_typed, from_cell, not_imported, shown
+from partlabel.core.text import CELL, as_cell, as_typed, from_cell, not_imported, shown, some
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,13 @@ def test_cells_give_their_text_back_and_never_begin_a_formula(text):
     assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"))
     array = pa.array([cell, text], pa.string())
     assert pc.replace_substring_regex(array, CELL, r"\1").to_pylist() == [text, from_cell(text)]
+
+
+def test_of_many_names_the_first_are_said():
+    assert some([]) == ""
+    assert some(["cat", "dog"]) == "cat, dog"
+    assert some(["cat", "dog", "cow"], 2) == "cat, dog and 1 more"
+    assert some(["x"] * 2000, 1) == "x and 1,999 more"
 
 
 WORDS = st.lists(st.text(alphabet="ab \\\\\"'$%&|;,()<>^`@=/.-é猫") | st.text(st.characters(codec="utf-8")), min_size=1)

@@ -105,7 +105,7 @@ def test_groups_stay_together(images, seed, own):
     count = len({g for g in groups if g}) + groups.count(None)
     table = random_table(images, 4, 0.5, seed, groups=groups if own else None)
     if count < 2:
-        with pytest.raises(UserError, match="groups cannot be split into 2 parts"):
+        with pytest.raises(UserError, match="1 group cannot be split into 2 parts"):
             table.split([0.6, 0.4], seed, None if own else groups)
         return
     first, second = table.split([0.6, 0.4], seed, None if own else groups)

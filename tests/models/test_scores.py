@@ -6,8 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from partlabel.core.errors import UserError
+from partlabel.models import score_files
 from partlabel.models import scores as module
-from partlabel.models.scores import ScoreFile, Scores, ScoreWriter, read_scores
+from partlabel.models.score_files import ScoreFile, ScoreWriter
+from partlabel.models.scores import Scores, read_scores
 
 
 def written(folder, values, sizes, columns=None):
@@ -28,7 +30,9 @@ def written(folder, values, sizes, columns=None):
 @pytest.mark.parametrize("seed", range(3))
 def test_every_way_of_reading_gives_the_array(tmp_path, classes, seed, monkeypatch):
     random = np.random.default_rng(seed)
-    monkeypatch.setattr(module, "_GROUP", 5 * classes)
+    monkeypatch.setattr(score_files, "GROUP", 5 * classes)
+    monkeypatch.setattr(score_files, "_AT_ONCE", 11 * classes)
+    monkeypatch.setattr(module, "GROUP", 5 * classes)
     monkeypatch.setattr(module, "_GATHERED", 7 * classes)
     values = random.normal(size=(50, classes)).astype(np.float32)
     files = written(tmp_path, values, [17, 1, 32])

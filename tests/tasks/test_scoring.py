@@ -131,3 +131,15 @@ def test_scores_of_models_that_were_not_used_for_long_are_removed(model, paths, 
         next(model.head.parameters()).add_(1)
     scoring.scored(model, paths, workers=0)
     assert not old.exists()
+
+
+@pytest.mark.parametrize("place", ["file", "/proc/partlabel"])
+def test_without_a_cache_folder_it_goes_on_and_says_so(model, paths, counted, tmp_path, monkeypatch, capsys, place):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / place))
+    expected = score(model, paths, workers=0)
+    for _ in range(2):
+        found = scoring.scored(model, paths, workers=0)
+        np.testing.assert_allclose(found.take(np.arange(5, 9)).dense(), expected[5:9], atol=1e-6)
+    assert len(counted) == 40
+    assert capsys.readouterr().err.count("scores cannot be kept") == 2

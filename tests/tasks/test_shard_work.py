@@ -17,7 +17,8 @@ from partlabel import LabelTable
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
 from partlabel.models.model import Model
-from partlabel.models.scores import ScoreFile, read_scores
+from partlabel.models.score_files import ScoreFile
+from partlabel.models.scores import read_scores
 from partlabel.tasks import shard_work
 from partlabel.tasks.engines import predict_shards
 from partlabel.tasks.evaluate import estimate, evaluate

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from partlabel import LabelTable
-from partlabel.models import scores as module
+from partlabel.models import score_files
 from partlabel.models.scores import Scores, read_scores
 from partlabel.tasks.completion import complete
 from partlabel.tasks.next_labels import Mix, choose
@@ -68,7 +68,7 @@ def test_known_labels_lie_by_class():
 @pytest.mark.parametrize("seed", range(2))
 def test_files_and_an_array_complete_and_ask_alike(seed, tmp_path, monkeypatch):
     table, scores = drawn(seed)
-    monkeypatch.setattr(module, "_GROUP", 37 * 90)
+    monkeypatch.setattr(score_files, "GROUP", 37 * 90)
     order = np.random.default_rng(seed).permutation(400)
     files = written(tmp_path, scores[order], [150, 250])
     stored = read_scores(files, np.argsort(order))

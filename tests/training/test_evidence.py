@@ -1,12 +1,13 @@
 """What a run is judged on, the headline in its folder, and classes about which nothing was learned."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 
 from partlabel import LabelTable
-from partlabel.core.errors import UserError
+from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.metrics.headline import MIN_KNOWN, say
 from partlabel.metrics.thresholds import NEVER
 from partlabel.tasks.complete import complete_run
@@ -23,7 +24,8 @@ def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
 
 
-FROZEN = {"freeze": "all", "model__pooling": "average", "images__flip": False}
+FROZEN: dict[str, Any] = {"freeze": "all", "model__pooling": "average", "images__flip": False}
+CLOSED = {"optim__name": "closed-form", "loss__name": "bce", **FROZEN}
 
 
 def half_known(tmp_path, count=60, seed=1):
@@ -126,10 +128,32 @@ def test_validation_that_can_measure_nothing_says_why(tmp_path, capsys):
     assert summary["best_epoch"] in (1, 2)
 
 
+def test_where_no_class_has_labels_for_folds_the_validation_part_chooses_thresholds(tmp_path):
+    table = make_pictures(tmp_path / "pictures", 60)
+    few = table.hide(np.arange(table.num_known) % 20 == 0)  # of each class about three, of either sign
+    run = train(few, tmp_path / "pictures", out=tmp_path / "run", config=tiny_config(validation=0.5, **CLOSED))
+    found = evidence(run)
+    assert found is not None
+    assert np.isnan(found.scores.sum(0)).all()
+    rows = run.thresholds["classes"]
+    assert sum(row["known_present"] + row["known_absent"] for row in rows) == run.held_out_labels.num_known > 0
+
+
+def test_class_adaptive_rounds_without_a_known_absent_label_are_refused_at_the_start(tmp_path):
+    table = make_pictures(tmp_path / "pictures", 20)
+    config = tiny_config(relabel__before=[2], relabel__strategy="class-adaptive")
+    with (
+        pytest.warns(PartlabelWarning, match="no class has a known absent label"),
+        pytest.raises(UserError, match="class-adaptive: no class has a known absent label"),
+    ):
+        train(table.hide(table.values > 0), tmp_path / "pictures", out=tmp_path / "run", config=config)
+    assert not (tmp_path / "run" / "last").exists()
+
+
 def test_a_closed_form_head_is_judged_by_heads_like_it_and_needs_no_validation_part(tmp_path):
     """Its thresholds and calibration rest on all known labels, and so does what complete fills in."""
     table = half_known(tmp_path, 80)
-    config = tiny_config(optim__name="closed-form", loss__name="bce", **FROZEN)
+    config = tiny_config(**CLOSED)
     run = train(table, tmp_path / "pictures", out=tmp_path / "run", config=config)
     found = evidence(run)
     assert found is not None

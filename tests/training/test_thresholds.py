@@ -224,6 +224,19 @@ def test_nothing_known_is_no_failure(run):
     assert fitted.thresholds.values.tolist() == [0, 0, 0]
 
 
+def test_what_cannot_be_measured_is_a_dash_and_names_stay_as_they_are(run, capsys):
+    names, scores = ("banana", "nan", "x"), sample()[0]
+    nothing = LabelTable.from_dense([f"{i}.jpg" for i in range(len(scores))], names, np.zeros(scores.shape, np.int8))
+    nothing.write_parquet(run / "validation.parquet")
+    write_scores(run, names, scores)
+    Model(ModelConfig(backbone="test_resnet", weights="none"), names, 32).save(run / "best")
+    assert main(["thresholds", str(run), "--by", "f1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == list(names)
+    assert all(line.split()[-2:] == ["-", "-"] for line in lines[1:4])
+    assert "cross-validated" not in "\n".join(lines)
+
+
 def test_damaged_decisions_are_one_error(run):
     path = run / "best" / "model.toml"
     fit_run(run)

@@ -139,7 +139,7 @@ def relabel(
     settings = Path(run) / SETTINGS
     config = (Config.read(settings) if settings.is_file() else Config()).replace(**changes)
     models = [_model(own) for own in (run, *also)]
-    with Reporter().bar("scoring images for relabelling") as bar:
+    with Reporter().bar("scoring images for relabelling", "images" if scores else "batches") as bar:
         made, done = fill(
             models,
             labels,

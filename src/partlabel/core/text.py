@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 #: what a spreadsheet takes for the beginning of a formula
@@ -98,6 +99,11 @@ def plural(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 image``, ``1,000 images``, ``2 classes``."""
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
     return f"{count:,} {noun}{ending}"
+
+
+def some(names: Sequence[str], most: int = 10) -> str:
+    """Return the first names in a row, and how many more there are: ``cat, dog and 70 more``."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def as_typed(*words: object) -> str:

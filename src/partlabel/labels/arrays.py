@@ -174,6 +174,11 @@ class LabelArrays:
         """Return the image number of each known label, int64 (K,)."""
         return np.repeat(np.arange(self.num_images), np.diff(self.indptr))
 
+    def images_at(self, positions: NDArray[Any] | slice) -> NDArray[np.int32]:
+        """Return the image number of the known labels at some positions (numbers, a mask or a slice), int32."""
+        images = np.repeat(np.arange(self.num_images, dtype=np.int32), np.diff(self.indptr))
+        return images[positions]
+
     def image_index(self, names: Sequence[str] | pa.Array) -> NDArray[np.int64]:
         """Return the numbers of the named images, int64 (len(names),), -1 for a name that is not in the table."""
         found = pc.index_in(string_array(names), value_set=self.images)  # pyrefly: ignore[missing-attribute]
@@ -201,6 +206,16 @@ class LabelArrays:
         known = np.bincount(self.indices, minlength=self.num_classes)
         present = np.bincount(self.indices[self.values > 0], minlength=self.num_classes)
         return present, known - present
+
+    def by_class(self) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+        """Return the known labels class after class: their positions (K,), and where each class starts, int64 (C + 1,).
+
+        Within a class they lie by image, as ``pair_images()[positions]`` does.
+        """
+        short = self.num_classes <= 2**16  # sorted in linear time
+        order = np.argsort(self.indices.astype(np.uint16) if short else self.indices, kind="stable")
+        smaller = order if self.num_known >= 2**31 else order.astype(np.int32)
+        return smaller, pointers(np.bincount(self.indices, minlength=self.num_classes))
 
     def cooccurrence(self) -> NDArray[np.int64]:
         """Return in how many images both classes are known present, int64 (C, C); the diagonal counts one class."""

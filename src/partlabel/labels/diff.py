@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from partlabel.core.text import some
 from partlabel.labels.pairs import ORIGINS
 from partlabel.labels.table import LabelTable
 
@@ -63,7 +64,7 @@ class LabelDiff:
         for what, sides in (("images", self.images), ("classes", self.classes)):
             for side, names in zip(("first", "second"), sides, strict=True):
                 if names:
-                    lines.append(f"{len(names):,} {what} only in the {side} table: {_some(names)}")
+                    lines.append(f"{len(names):,} {what} only in the {side} table: {some(names)}")
         by = ", ".join(f"{count:,} {origin}" for origin, count in self.added_by.items())
         words = {
             "added": f"labels added ({by})",
@@ -168,8 +169,3 @@ def _turned(table: LabelTable, key: NDArray[np.int64], value: NDArray[np.int8]) 
         }
         for k, v in zip(key, value, strict=True)
     ]
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

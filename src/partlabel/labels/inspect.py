@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partlabel.core.text import some
 from partlabel.labels.class_names import look_alikes, similar
 from partlabel.labels.groups import COPIES
 from partlabel.labels.table import ORIGINS, LabelTable
@@ -248,8 +249,7 @@ def _warnings(
     """Say in sentences what will hurt training or evaluation."""
 
     def named(mask: NDArray[np.bool_]) -> str:
-        names = [table.classes[c] for c in np.flatnonzero(mask)]
-        return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        return some([table.classes[c] for c in np.flatnonzero(mask)])
 
     if not table.num_known:
         return ["No label is known: nothing can be trained from this table."]

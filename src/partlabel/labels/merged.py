@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from partlabel.core.errors import UserError
+from partlabel.core.text import some
 from partlabel.labels.class_names import look_alikes
 from partlabel.labels.merge import two_ids
 from partlabel.labels.table import LabelTable
@@ -76,7 +77,7 @@ def merge_files(paths: Sequence[str | os.PathLike[str]], conflicts: str = "error
     clashes = two_ids(tables)
     if clashes:
         tables = [table.derive("without_class_ids", {}, class_ids=None) for table in tables]
-        warnings.append(f"class ids are left out, because classes have two: {_some(clashes)}")
+        warnings.append(f"class ids are left out, because classes have two: {some(clashes)}")
     try:
         merged = tables[0].merge(tables[1:], conflicts)
     except UserError as error:
@@ -95,7 +96,7 @@ def _twins(tables: Sequence[LabelTable], merged: LabelTable) -> list[str]:
     warnings = []
     known = {group for table in tables for group in map(tuple, look_alikes(table.classes))}
     if alike := [" / ".join(group) for group in look_alikes(merged.classes) if tuple(group) not in known]:
-        warnings.append(f"classes that look alike stay apart, rename them at import to merge them: {_some(alike)}")
+        warnings.append(f"classes that look alike stay apart, rename them at import to merge them: {some(alike)}")
     first: dict[str, str] = {}
     pairs = []
     for name in merged.images.to_pylist():
@@ -103,10 +104,5 @@ def _twins(tables: Sequence[LabelTable], merged: LabelTable) -> list[str]:
         if (other := first.setdefault(plain, name)) != name:
             pairs.append(f"{other} / {name}")
     if pairs:
-        warnings.append(f"images that may be one but for their ending, case or backslashes: {_some(pairs)}")
+        warnings.append(f"images that may be one but for their ending, case or backslashes: {some(pairs)}")
     return warnings
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f", ... {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
+from partlabel.core.text import plural
 from partlabel.labels.arrays import LabelArrays
 from partlabel.labels.pairs import pointers, ranges
 
@@ -24,8 +25,8 @@ def split(
         raise UserError(f"{len(groups)} groups for {table.num_images} images")
     unit, size = units(table.num_images, groups)
     if len(size) < len(share):
-        what = "images" if groups is None else "groups"
-        raise UserError(f"{len(size)} {what} cannot be split into {len(share)} parts")
+        what = plural(len(size), "image" if groups is None else "group")
+        raise UserError(f"{what} cannot be split into {len(share)} parts")
     code = table.indices + np.where(table.values > 0, 0, table.num_classes)
     problem = _Stratification(unit[table.pair_images()], code, size, 2 * table.num_classes, share)
     part = problem.solve(np.random.Generator(np.random.PCG64(seed)))[unit]

@@ -261,6 +261,8 @@ class LabelTable(LabelArrays):
         if mask.dtype != bool or mask.shape != (self.num_known,):
             raise UserError(f"keep is {mask.dtype}{mask.shape}, expected bool({self.num_known},)")
         details = {**details, "kept": int(mask.sum()), "of": self.num_known}
+        if mask.all():
+            return self.derive(operation, details)  # the arrays never change, so both have the same
         return self.derive(operation, details, indptr=pointers(mask)[self.indptr], **self.taken(mask))
 
     def without_origin(self, origin: str, since_round: int | None = None) -> LabelTable:

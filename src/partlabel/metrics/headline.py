@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partlabel.core.text import plural, some
 from partlabel.metrics import evaluate
 from partlabel.metrics.bootstrap import draw
 from partlabel.metrics.calibration import sigmoid
@@ -332,13 +333,13 @@ def say(found: dict[str, Any]) -> str:
     alone = found["known_labels_alone"]["mean_ap"]
     odd = found["not_by_chance"]
     if odd:
-        noun = "class" if len(odd) == 1 else "classes"
+        classes = f"{plural(len(odd), 'class')} ({some(odd, SHOWN)})"
         lines.append(
-            f"it was not chance that decided which labels are known in {len(odd)} {noun} ({some(odd)}); the known "
-            f"labels alone would say mAP {100 * alone:.1f}"
+            f"it was not chance that decided which labels are known in {classes}; the known labels alone would say mAP "
+            f"{100 * alone:.1f}"
         )
     if found["not_measured"]:
-        lines.append(f"not measured, with too few known labels of either sign: {some(found['not_measured'])}")
+        lines.append(f"not measured, with too few known labels of either sign: {some(found['not_measured'], SHOWN)}")
     return "\n".join(lines)
 
 
@@ -347,12 +348,6 @@ def _range(numbers: dict[str, float | None]) -> str | None:
     if value is None or low is None or high is None:
         return None
     return f"{100 * value:.1f} ({100 * low:.1f} to {100 * high:.1f})"
-
-
-def some(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    shown = ", ".join(names[:SHOWN])
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 
 
 def _by_chance(scores: NDArray[np.floating], labels: NDArray[np.int8]) -> tuple[Floats, NDArray[np.bool_]]:

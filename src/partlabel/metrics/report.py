@@ -9,6 +9,8 @@ import numpy as np
 from rich.cells import cell_len
 
 from partlabel.core.html import grid, line, page
+from partlabel.core.text import some
+from partlabel.metrics.values import NEVER
 
 if TYPE_CHECKING:
     from partlabel.metrics.values import MetricValues
@@ -198,6 +200,8 @@ def _class_table(metrics: MetricValues, limit: int) -> str:
 def _notes(metrics: MetricValues) -> list[str]:
     lowest, highest = metrics.thresholds.min(), metrics.thresholds.max()
     limits = f"{lowest:g}" if lowest == highest else f"per class, {lowest:g} to {highest:g}"
+    if highest >= NEVER:
+        limits = f"per class, {lowest:g} to never" if lowest < NEVER else "never"
     lists = {
         "AP undefined, no known present label": metrics.names(metrics.present == 0),
         "AP, precision and F1 undefined, no known absent label": metrics.names(metrics.one_sided),
@@ -208,7 +212,7 @@ def _notes(metrics: MetricValues) -> list[str]:
         f"AP: {FORMS[metrics.form]}; mAP is its mean over classes.",
         f"Decisions: {DECISION_RULE} ({limits}).",
         f"Zero division: {_zero_division(metrics)}.",
-        *(f"{title} ({len(names)}): {_some(names)}" for title, names in lists.items() if names),
+        *(f"{title} ({len(names)}): {some([_cut(name) for name in names])}" for title, names in lists.items() if names),
     ]
     if metrics.duplicates:
         notes.append(f"{metrics.duplicates:,} repeated rows dropped.")
@@ -227,11 +231,6 @@ def _value(value: float) -> float | None:
 
 def _percent(value: float) -> str:
     return "-" if math.isnan(value) else f"{100 * value:.2f}"
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(_cut(name) for name in names[:NAMES_SHOWN])
-    return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
 
 
 def _cut(name: str) -> str:

@@ -22,6 +22,8 @@ _STEP = 1.1
 _ENOUGH = 3
 #: a score distribution is another one where the test says so at this level and the distance matters in practice
 _LEVEL, _DISTANCE = 0.01, 0.1
+#: held-out labels that are looked at together
+_COMPARED = 2**16
 #: more held-out labels than this are never asked for
 _MANY = 10_000_000
 
@@ -140,10 +142,7 @@ def search(
         return Tested(None, 0, 0, 0, 0.0)
     count, own = _steps(ranked.positive, ranked.total / len(held), precision, level)
     thresholds, filled = ranked.highest(count)
-    order = np.argsort(held)[::-1]
-    mistakes = np.concatenate([[0], np.cumsum(~right[order])])
-    tested = np.searchsorted(-held[order], -thresholds, side="right")
-    wrong = mistakes[tested]
+    tested, wrong = _beyond(held, right, thresholds)
     p = p_values(wrong, tested, filled, precision)
     chosen, at, carried = -1, own[0], 0.0
     for step in range(len(count)):
@@ -158,6 +157,19 @@ def search(
     if chosen < 0:
         return Tested(None, 0, n, k, bound)
     return Tested(float(thresholds[chosen]), int(filled[chosen]), n, k, bound)
+
+
+def _beyond(
+    held: NDArray[np.float32], right: NDArray[np.bool_], thresholds: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many labels lie beyond each threshold, which fall, and how many of these have the other sign."""
+    tested, wrong = np.zeros((2, len(thresholds) + 1), np.int64)
+    for low in range(0, len(held), _COMPARED):
+        some = slice(low, low + _COMPARED)
+        first = np.searchsorted(-thresholds, -held[some], side="left")  # the first threshold that each one reaches
+        tested += np.bincount(first, minlength=len(tested))
+        wrong += np.bincount(first[~right[some]], minlength=len(wrong))
+    return np.cumsum(tested[:-1]), np.cumsum(wrong[:-1])
 
 
 def _steps(most: int, rate: float, precision: float, level: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -308,8 +320,8 @@ def compare(held: NDArray[np.float32], unknown: NDArray[np.float32], comparisons
     """
     if not len(held) or not len(unknown):
         return 0.0, 1.0, True
-    ranked = np.sort(unknown)
-    below, upto = (np.searchsorted(ranked, np.unique(held), side=side) for side in ("left", "right"))
+    ranked, held = np.sort(unknown), np.sort(held)
+    below, upto = (np.searchsorted(ranked, held, side=side) for side in ("left", "right"))
     return compare_counts(held, below, upto, len(unknown), comparisons)
 
 
@@ -319,25 +331,31 @@ def compare_counts(
     """Do as :func:`compare`, where the scores of the unknown labels are only counted.
 
     Args:
-        held: (n,) scores of held-out labels.
-        below: (m,) how many of the scores of unknown labels are below each distinct score of ``held``, rising.
-        upto: (m,) how many are at most that.
+        held: (n,) scores of held-out labels, rising.
+        below: (n,) how many of the scores of unknown labels are below each of them.
+        upto: (n,) how many are at most that.
         total: how many there are.
         comparisons: as there.
     """
     if not len(held) or not total:
         return 0.0, 1.0, True
-    _, count = np.unique(held, return_counts=True)
-    own = np.cumsum(count) / len(held)
-    before = np.concatenate([[0.0], own[:-1]])
-    # between two scores of held-out labels only the other function rises, so it is farthest away at their ends
-    distance = float(max(np.abs(own - upto / total).max(), np.abs(before - below / total).max()))
+    distance, before = 0.0, 0.0
+    for low in range(0, len(held), _COMPARED):
+        part = held[low : low + _COMPARED + 1]  # the last of equal ones counts
+        last = low + np.flatnonzero(np.append(part[1:] != part[:-1], [True] * (len(part) <= _COMPARED)))
+        if not len(last):
+            continue
+        own = (last + 1) / len(held)
+        # between two scores of held-out labels only the other function rises, so it is farthest away at their ends
+        above = np.abs(own - upto[last] / total).max()
+        under = np.abs(np.append(before, own[:-1]) - below[last] / total).max()
+        distance, before = float(max(distance, above, under)), own[-1]
     n, m = float(max(len(held), total)), float(min(len(held), total))
     p = float(np.clip(stats.kstwo.sf(distance, np.round(n * m / (n + m))), 0, 1))
     return distance, p, not (p < _LEVEL / comparisons and distance >= _DISTANCE)
 
 
-def design_effect(image: NDArray[np.int64], right: NDArray[np.bool_]) -> float | None:
+def design_effect(image: NDArray[np.integer], right: NDArray[np.bool_]) -> float | None:
     """How much mistakes flock together in images: variance of their number against independent ones; None without.
 
     The tests take labels as independent. That holds for one class (one label an image); in a pool a value well above 1

@@ -21,13 +21,12 @@ from partlabel.metrics.by_class import ByClass
 from partlabel.metrics.calibration import Calibration, Reliability, reliability, sigmoid
 from partlabel.metrics.expected import Expected
 from partlabel.metrics.result import Metrics
+from partlabel.metrics.values import NEVER
 
 Goal: TypeAlias = Literal["f1", "precision", "recall"]
 Floats = NDArray[np.float64]
 
 DEFAULT = 0.0
-#: of a class about which nothing was learned: no score reaches it, and it is finite for whoever compares with it
-NEVER = float(np.finfo(np.float32).max)
 #: classes with fewer known labels of either sign choose under calibrated probabilities; on COCO images their own
 #: threshold is worse below about 20 present labels, and the two are alike above (experiments/thresholds.py)
 MIN_KNOWN = 20

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 Form: TypeAlias = Literal["area", "11point"]
 
+#: of a class about which nothing was learned: no score reaches it, and it is finite for whoever compares with it
+NEVER = float(np.finfo(np.float32).max)
+
 
 @dataclass(frozen=True, eq=False)
 class MetricValues:

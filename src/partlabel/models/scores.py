@@ -3,40 +3,25 @@
 A dense matrix of a million images and ten thousand classes fits into no memory, and nothing behind the scores needs
 one: what looks at images takes :meth:`Scores.chunks`, what looks at a class takes :meth:`Scores.blocks`, and what looks
 at known labels takes :meth:`Scores.pairs`. The same code serves a small array (:meth:`Scores.of`) and files on disk.
-
-A file is Parquet: a row for each image with its name in ``image``; its scores in ``score``, a list in the order of the
-classes, or above 64 classes in ``score_0``, ``score_64`` ..., so that a class is read without the others.
+The files are those of :mod:`partlabel.models.score_files`.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.core.records import CHECKSUM
 from partlabel.labels.pairs import ranges
+from partlabel.models.score_files import BLOCK, GROUP, Floats, ScoreFile, as_slice
 
-Floats: TypeAlias = NDArray[np.float32]
-
-#: classes in one column of a file
-BLOCK = 64
-#: numbers in a group of rows of a file, which is what is in memory at once
-_GROUP = 2**22
 #: bytes of a few classes of all images that are in memory at once, however many images there are
 _BLOCK_BYTES = 2**28
 #: numbers gathered at once where images lie in another order than they are asked for in
 _GATHERED = 2**25
-_CHECKSUM = CHECKSUM.encode()
 
 
 class Scores:
@@ -92,7 +77,7 @@ class Scores:
         """Return the classes ``low`` to ``high`` of all images, (high - low, N)."""
         result = np.empty((high - low, self.num_images), np.float32)
         for rows, values in self.chunks(low, high):
-            result[:, rows] = values.T
+            result[:, as_slice(rows)] = values.T
         return result
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:
@@ -110,8 +95,9 @@ class Scores:
 
     def pairs(self, image: NDArray[np.integer], cls: NDArray[np.integer]) -> Floats:
         """Return the scores (K,) of some pairs."""
-        order = np.argsort(image, kind="stable")
-        start = np.searchsorted(image[order], np.arange(self.num_images + 1))
+        rising = bool((image[1:] >= image[:-1]).all())
+        order = np.arange(len(image)) if rising else np.argsort(image, kind="stable")
+        start = np.searchsorted(image if rising else image[order], np.arange(self.num_images + 1))
         result = np.empty(len(image), np.float32)
         for rows, values in self.chunks():
             count = start[rows + 1] - start[rows]
@@ -124,7 +110,7 @@ class Scores:
         """Return the whole array (N, C): mind its memory."""
         result = np.empty(self.shape, np.float32)
         for rows, values in self.chunks():
-            result[rows] = values
+            result[as_slice(rows)] = values
         return result
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -138,7 +124,7 @@ class _Array(Scores):
         self.values = values
 
     def chunks(self, low: int = 0, high: int | None = None) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-        step = max(1, _GROUP // max(self.num_classes, 1))
+        step = max(1, GROUP // max(self.num_classes, 1))
         for start in range(0, self.num_images, step):
             rows = np.arange(start, min(start + step, self.num_images))
             yield rows, self.values[start : start + step, low:high].astype(np.float32, copy=False)
@@ -235,153 +221,6 @@ class _Stored(Scores):
             return
         for rows, values in self.chunks():
             yield int(rows[0]), values
-
-
-class ScoreFile:
-    """One file of scores.
-
-    Attributes:
-        path: the file.
-        num_images: its rows.
-        about: what was written of the model and the classes, as plain values.
-        checksum: of the scores, where there is one, else empty.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Read what the file is.
-
-        Raises:
-            UserError: it is missing, cut, or no file of scores.
-        """
-        self.path = Path(path)
-        try:
-            found = pq.read_metadata(self.path)
-            schema = found.schema.to_arrow_schema()
-            self.num_images = found.num_rows
-            self._groups = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
-            self.about: dict[str, Any] = {
-                key.decode(): json.loads(value)
-                for key, value in (found.metadata or {}).items()
-                if key not in (b"ARROW:schema", b"pandas", _CHECKSUM)
-            }
-            self.checksum = (found.metadata or {}).get(_CHECKSUM, b"").decode("ascii", "replace")
-            classes = self.about["classes"]
-            named = [name for name in schema.names if name == "score" or name.startswith("score_")]
-            widths = [schema.field(name).type.list_size for name in named]
-        except (OSError, pa.ArrowInvalid, KeyError, ValueError, AttributeError) as error:
-            raise UserError(f"{path}: is no whole file of scores of all classes") from error
-        self._columns = dict(zip(np.cumsum([0, *widths])[:-1].tolist(), zip(named, widths, strict=True), strict=True))
-        if sum(widths) != len(classes):
-            raise UserError(f"{path}: holds {sum(widths)} scores of each image for {len(classes)} classes")
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """C names."""
-        return tuple(self.about["classes"])
-
-    def column(self, name: str) -> pa.Array:
-        """Return a column of the file, such as ``image``."""
-        return pq.read_table(self.path, columns=[name])[name].combine_chunks()
-
-    def read(self, rows: NDArray[np.int64], low: int, high: int) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-        """Give some rows (sorted; they may repeat), some at a time: positions in ``rows``, and scores of classes."""
-        wanted = {
-            first: (name, width)
-            for first, (name, width) in self._columns.items()
-            if first < high and low < first + width
-        }
-        names = [name for name, _ in wanted.values()]
-        if not names:
-            yield np.arange(len(rows)), np.empty((len(rows), 0), np.float32)
-            return
-        begin = min(wanted)
-        start = 0
-        with pq.ParquetFile(self.path) as file:
-            for group, count in enumerate(self._groups):
-                first, last = np.searchsorted(rows, [start, start + count])
-                if last > first:
-                    table = file.read_row_group(group, columns=names)
-                    values = np.empty((count, sum(width for _, width in wanted.values())), np.float32)
-                    for at, (name, width) in wanted.items():
-                        values[:, at - begin : at - begin + width] = _floats(table[name], width)
-                    yield np.arange(first, last), values[rows[first:last] - start, low - begin : high - begin]
-                start += count
-
-
-def _floats(column: pa.ChunkedArray, width: int) -> Floats:
-    flat = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
-    return np.concatenate(flat).astype(np.float32, copy=False).reshape(-1, width)
-
-
-class ScoreWriter:
-    """Writes one file of scores, some images at a time; use it inside :func:`partlabel.core.files.replacing`.
-
-    Args:
-        path: the file.
-        classes: C names.
-        about: more to say of it, as plain values.
-        columns: names and types of further columns.
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        classes: Sequence[str],
-        about: Mapping[str, Any] | None = None,
-        columns: Mapping[str, pa.DataType] | None = None,
-    ) -> None:
-        count = len(classes)
-        firsts = range(0, max(count, 1), BLOCK)
-        self._blocks = {
-            ("score" if count <= BLOCK else f"score_{low}"): (low, min(low + BLOCK, count)) for low in firsts
-        }
-        lists = [(name, pa.list_(pa.float32(), high - low)) for name, (low, high) in self._blocks.items()]
-        notes = {"classes": list(classes), **(about or {})}
-        self._schema = pa.schema([("image", pa.string()), *(columns or {}).items(), *lists]).with_metadata(
-            {key: json.dumps(value, ensure_ascii=False) for key, value in notes.items()}
-        )
-        self._file = pq.ParquetWriter(
-            path, self._schema, compression="none", use_dictionary=False, write_statistics=False
-        )
-        self._rows = max(1, _GROUP // max(count, 1))
-        self._waiting: list[tuple[dict[str, pa.Array], Floats]] = []
-        self._count = 0
-
-    def add(self, images: Sequence[str] | pa.Array, scores: NDArray[np.floating], **columns: pa.Array) -> None:
-        """Add images (n,) with their scores (n, C) and what else is said of each."""
-        names = images if isinstance(images, pa.Array) else pa.array(list(images), pa.string())
-        self._waiting.append(({"image": names, **columns}, np.asarray(scores, np.float32)))
-        self._count += len(scores)
-        if self._count >= self._rows:
-            self._write()
-
-    def _write(self) -> None:
-        if not self._waiting:
-            return
-        scores = np.concatenate([values for _, values in self._waiting])
-        made = {
-            field: pa.concat_arrays([columns[field] for columns, _ in self._waiting]) for field in self._waiting[0][0]
-        }
-        for name, (low, high) in self._blocks.items():
-            flat = pa.array(np.ascontiguousarray(scores[:, low:high]).reshape(-1))
-            made[name] = pa.FixedSizeListArray.from_arrays(flat, high - low)
-        self._file.write_table(pa.table(made, schema=self._schema), row_group_size=self._rows)
-        self._waiting, self._count = [], 0
-
-    def __enter__(self) -> ScoreWriter:
-        return self
-
-    def __exit__(self, kind: Any, *_: object) -> None:
-        if kind is None:
-            self._write()
-            self._file.close()
-        else:
-            self.close()
-
-    def close(self) -> None:
-        """Close the file, whatever is in it, and whatever went wrong before, which is what is said."""
-        with suppress(Exception):
-            self._file.close()
 
 
 def read_scores(files: Sequence[ScoreFile], place: NDArray[np.int64] | None = None) -> Scores:

@@ -9,7 +9,7 @@ labels are in the same position to the model as the unknown ones. The mathematic
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.text import plural
+from partlabel.labels.growing import Column, add_by_class
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import risk_control
@@ -31,11 +32,8 @@ _FLOCKING = 1.5
 
 @dataclass
 class _Filled:
-    """What is filled in with one sign, and the records of its tests and classes."""
+    """The records of the tests and the classes of one sign."""
 
-    image: list[NDArray[np.int64]] = field(default_factory=list)
-    cls: list[NDArray[np.int64]] = field(default_factory=list)
-    score: list[NDArray[np.float32]] = field(default_factory=list)
     tests: list[dict[str, Any]] = field(default_factory=list)
     classes: dict[int, dict[str, Any]] = field(default_factory=dict)
 
@@ -90,9 +88,8 @@ def complete(
     looked = _look(known, unknown)
     plans = {name: _plan(name, looked, known, table.classes, precision, 1 - confidence, seed) for name in SIGNS}
     _test_all(plans, known, unknown, precision)
-    _collect(plans, unknown)
     found = {name: plan.made for name, plan in plans.items()}
-    made, round = _add(table, found)
+    made, round = _add(table, plans, unknown)
     report = _report(table, held, looked, found)
     reached = _reachable([name for name in SIGNS if not report[name]["filled"]], looked, known, unknown)
     for name, reach in reached.items():
@@ -127,7 +124,7 @@ class _Plan:
     alone: NDArray[np.int64]
     level: float
     pool: NDArray[np.int64]
-    drawn: NDArray[np.int64]
+    drawn: NDArray[np.bool_]
     least: NDArray[np.float32]
     made: _Filled
 
@@ -151,7 +148,7 @@ def _reachable(
 
     Gives a function of the precision and the error probability for each sign.
     """
-    inside, alike = looked.alike[known.cls], np.flatnonzero(looked.alike)
+    inside, alike = known.inside(looked.alike), np.flatnonzero(looked.alike)
     pools = {name: Pool(unknown, alike, SIGNS[name], np.zeros(0, np.float32)) for name in empty}
     for c, _, scores in unknown.classes(looked.alike if empty else np.zeros_like(looked.alike)):
         for pool in pools.values():
@@ -193,7 +190,7 @@ def _plan(
 
 def _pooled(
     pool: NDArray[np.int64], looked: _Looked, known: Known, made: _Filled, sign: int, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The classes of the pooled test, and held-out labels that are mixed like their unknown ones."""
     share = risk_control.share_kept(known.count()[pool], looked.count[pool]) if len(pool) else np.zeros(0)
     for c, kept in zip(pool.tolist(), share, strict=True):
@@ -202,32 +199,32 @@ def _pooled(
             made.classes[c] = _reason(f"has only {count} held-out labels, too few even for the pooled test")
     pool, share = pool[share > 0], share[share > 0]
     random = np.random.Generator(np.random.PCG64([seed, 1 + sign]))
-    drawn = [np.zeros(0, np.int64)]
+    drawn = np.zeros(len(known.label), bool)
     for c, kept in zip(pool.tolist(), share, strict=True):
         at = np.arange(known.start[c], known.start[c + 1])
-        drawn.append(np.sort(random.permutation(at)[: round(kept * len(at))]))
-    return pool, np.concatenate(drawn)
+        drawn[random.permutation(at)[: round(kept * len(at))]] = True
+    return pool, drawn
 
 
 def _test_all(plans: dict[str, _Plan], known: Known, unknown: Unknown, precision: float) -> None:
-    """Carry out all tests: those of single classes while the classes are gone through, then the pooled ones."""
-    pools = {
-        name: Pool(unknown, plan.pool, plan.sign, known.score[plan.drawn])
-        for name, plan in plans.items()
-        if len(plan.pool)
-    }
-    alone = {name: set(plan.alone.tolist()) for name, plan in plans.items()}
-    for c, _, scores in unknown.classes():
-        for name, plan in plans.items():
-            if c in alone[name]:
-                at = np.arange(known.start[c], known.start[c + 1])
+    """Carry out the tests of each sign: those of single classes while all are gone through, then the pooled one.
+
+    One sign after the other, as what a pool counts takes more memory than the labels do.
+    """
+    for plan in plans.values():
+        pool = Pool(unknown, plan.pool, plan.sign, known.score[plan.drawn]) if len(plan.pool) else None
+        alone, wanted = np.zeros((2, unknown.num_classes), bool)
+        alone[plan.alone] = True
+        wanted[plan.pool] = True
+        for c, _, scores in unknown.classes(alone | wanted):
+            if alone[c]:
+                at = known.of_class(c)
                 compared = risk_control.compare(known.score[at], scores)
                 _test(plan, [c], unknown.class_names[c], known, at, compared, plan.sign * scores, precision)
-            elif name in pools:
-                pools[name].look(c, scores)
-    for name, pool in pools.items():
-        plan = plans[name]
-        _test(plan, plan.pool.tolist(), None, known, plan.drawn, pool.compare(), pool, precision)
+            elif pool is not None:
+                pool.look(c, scores)
+        if pool is not None:
+            _test(plan, plan.pool.tolist(), None, known, plan.drawn, pool.compare(), pool, precision)
 
 
 def _test(
@@ -235,7 +232,7 @@ def _test(
     group: list[int],
     alone: str | None,
     known: Known,
-    at: NDArray[np.int64],
+    at: slice | NDArray[np.bool_],
     compared: tuple[float, float, bool],
     targets: NDArray[np.float32] | Pool,
     precision: float,
@@ -254,7 +251,7 @@ def _test(
             "confidence": 1 - plan.level,
             "threshold": None if threshold is None else plan.sign * threshold,
             "filled": 0 if threshold is None else found.filled,
-            "held_out": len(at),
+            "held_out": len(held),
             "tested": found.tested,
             "wrong": found.wrong,
             "lower_bound": found.lower_bound,
@@ -269,18 +266,17 @@ def _test(
         plan.made.classes[c] = {"filled": 0, "by": by, "reason": about}
 
 
-def _collect(plans: dict[str, _Plan], unknown: Unknown) -> None:
-    """Go through the classes once more and take what lies beyond the thresholds."""
-    filled = np.isfinite(np.minimum(plans["present"].least, plans["absent"].least))
-    for c, rows, scores in unknown.classes(filled):
-        for plan in plans.values():
-            if not np.isfinite(plan.least[c]):
-                continue
-            chosen = plan.sign * scores >= plan.least[c]
-            plan.made.image.append(rows[chosen])
-            plan.made.cls.append(np.full(np.count_nonzero(chosen), c))
-            plan.made.score.append(scores[chosen])
-            plan.made.classes[c]["filled"] = int(np.count_nonzero(chosen))
+def _filled(plans: dict[str, _Plan], unknown: Unknown) -> Iterator[Column]:
+    """Go through the classes once more and give what lies beyond the thresholds."""
+    present, absent = (plans[name].least for name in SIGNS)
+    for c, rows, scores in unknown.classes(np.isfinite(np.minimum(present, absent))):
+        both = zip(plans.values(), (scores >= present[c], -scores >= absent[c]), strict=True)
+        up, down = (beyond & np.isfinite(plan.least[c]) for plan, beyond in both)
+        for plan, chosen in zip(plans.values(), (up, down), strict=True):
+            if np.isfinite(plan.least[c]):
+                plan.made.classes[c]["filled"] = int(np.count_nonzero(chosen))
+        chosen = up | down
+        yield c, rows[chosen], np.where(up[chosen], 1, -1).astype(np.int8), scores[chosen]
 
 
 def _why_not(found: risk_control.Tested, pooled: bool, alike: bool, precision: float, level: float) -> str:
@@ -303,26 +299,10 @@ def _reason(text: str) -> dict[str, Any]:
     return {"filled": 0, "by": None, "reason": text}
 
 
-def _add(table: LabelTable, found: dict[str, _Filled]) -> tuple[LabelTable, int]:
+def _add(table: LabelTable, plans: dict[str, _Plan], unknown: Unknown) -> tuple[LabelTable, int]:
     last = -1 if table.round is None or not table.num_known else int(table.round.max())
     number = max(last, 0) + 1
-    image, cls, score, value = [], [], [], []
-    for name, filled in found.items():
-        image += filled.image
-        cls += filled.cls
-        score += filled.score
-        value += [np.full(len(part), SIGNS[name], np.int8) for part in filled.image]
-    if not sum(map(len, image)):
-        return table, number
-    made = table.with_labels(
-        np.concatenate(image),
-        np.concatenate(cls),
-        np.concatenate(value),
-        origin="model",
-        score=np.concatenate(score),
-        round=number,
-    )
-    return made, number
+    return add_by_class(table, partial(_filled, plans, unknown), number), number
 
 
 def _report(table: LabelTable, held: LabelTable, looked: _Looked, found: dict[str, _Filled]) -> dict[str, Any]:

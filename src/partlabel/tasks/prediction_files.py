@@ -19,7 +19,7 @@ from partlabel.core.errors import UserError
 from partlabel.core.text import as_cell
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
-from partlabel.models.scores import ScoreWriter
+from partlabel.models.score_files import ScoreWriter
 
 #: up to so many classes all scores are written, where nobody chose; above, so many of each image and all present ones
 MANY, TOP = 256, 20

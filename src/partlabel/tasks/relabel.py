@@ -12,11 +12,12 @@ from partlabel.core.errors import UserError
 from partlabel.images import ImageDataset, check, resolve
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
+from partlabel.method.strategies import STRATEGIES
 from partlabel.models.model import Model
 from partlabel.tasks.scoring import NEITHER, scores_of
 from partlabel.training.batches import Files, Source
 from partlabel.training.config import RelabelConfig
-from partlabel.training.curriculum import Progress, choose, choose_of, record
+from partlabel.training.curriculum import Progress, choose, choose_of, prior_of, record
 from partlabel.training.schedule import epoch_batches
 
 
@@ -42,9 +43,9 @@ def relabel(
         config: the strategy.
         batch_size: images of a mini-batch, for strategy [b].
         seed: of the dropout samples and the mini-batches.
-        workers: loader processes.
+        workers: loader processes, where the images are run through the models here.
         truth: true labels to compare with.
-        progress: called with (batches done, batches in all), with stored scores with images.
+        progress: called with (images done, images in all), or batches where the images are run through the models here.
         scores: instead of the images, a folder of scores of the one model that ``partlabel predict`` wrote in shards.
 
     Returns:
@@ -59,14 +60,18 @@ def relabel(
         raise UserError("the models of an ensemble have different classes, or in another order")
     matched = match(table, models[0], every="model")
     own, rows = matched.table, np.arange(table.num_images)
-    if scores is not None:
-        if len(models) > 1:
-            raise UserError("stored scores are those of one model; the scores of several are averaged from the images")
-        stored = scores_of(models[0], table.images, None, scores)
-        added = choose_of(stored, own, config, batch_size=batch_size, seed=seed, progress=progress)
-    elif folder is None:
+    if scores is not None and len(models) > 1:
+        raise UserError("stored scores are those of one model; the scores of several are averaged from the images")
+    if scores is None and folder is None:
         raise UserError(NEITHER)
+    reads = STRATEGIES[config.strategy].reads
+    if reads == "class":
+        prior_of(own, config.strategy)  # it refuses before anything is scored
+    if scores is not None or (len(models) == 1 and reads != "uncertainty"):
+        found = scores_of(models[0], table.images, folder, scores)
+        added = choose_of(found, own, config, batch_size=batch_size, seed=seed, progress=progress)
     else:
+        assert folder is not None
         paths = resolve(table.images, folder)
         check(paths).raise_if_bad()
         members: list[tuple[Model, Source]] = [

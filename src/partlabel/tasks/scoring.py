@@ -8,6 +8,7 @@ after its last file. An image that was exchanged has another hash, so a stale sc
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
@@ -15,6 +16,7 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 
@@ -26,14 +28,15 @@ from numpy.typing import NDArray
 
 from partlabel.core.compute import default_device
 from partlabel.core.errors import UserError
-from partlabel.core.files import cache_folder, replacing
+from partlabel.core.files import cache_folder, replacing, temporary_folder
 from partlabel.core.progress import Reporter
 from partlabel.images import ImageError, check, resolve
 from partlabel.images.among import among
 from partlabel.images.contents import facts_of, known_contents
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
-from partlabel.models.scores import ScoreFile, Scores, ScoreWriter, read_scores
+from partlabel.models.score_files import ScoreFile, ScoreWriter
+from partlabel.models.scores import Scores, read_scores
 from partlabel.tasks.predict import score, score_batches
 from partlabel.tasks.prediction_files import Keep, PredictionWriter, decided
 
@@ -69,7 +72,7 @@ def scored(
         (N, C), in the order of ``paths``; never all in memory where there are many images.
 
     Raises:
-        UserError: images cannot be read (all are named), or the disk has no room for the scores.
+        UserError: images cannot be read (all are named), or there is no room for the scores.
     """
     if len(paths) <= FEW:
         check(paths).raise_if_bad()
@@ -80,9 +83,11 @@ def scored(
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
     except OSError as error:
-        raise UserError(
-            f"{folder}: scores cannot be stored ({error.strerror}); set PARTLABEL_CACHE to a folder with room"
-        ) from None
+        Reporter().line(f"{folder}: scores cannot be kept ({error.strerror}); they are made anew each time")
+        held = ExitStack()
+        atexit.register(held.close)  # until then what is returned reads from its files
+        folder = held.enter_context(temporary_folder()) / folder.name
+        folder.mkdir()
     known = contents_of(paths, folder.parent)
     contents = known["hash"]
     place, files = _stored(folder, contents)

@@ -13,21 +13,21 @@ from partlabel.labels.table import LabelTable
 from partlabel.metrics import risk_control
 from partlabel.models.scores import Scores
 
-#: the 32 bits of a score are counted in two halves
-_HALF = 2**16
+#: the 31 bits of a score above 0 are counted in two parts, of which the lower one has so many bits
+_BITS = 12
+_UPPER, _LOWER = 2 ** (31 - _BITS), 2**_BITS
 #: scores of a pool that are sorted at once
 _AT_ONCE = 2**21
 
 
 @dataclass(frozen=True)
 class Known:
-    """Known labels in the order of their classes: image, class, score and label.
+    """Known labels in the order of their classes: image, score and label.
 
     Those of class c lie at ``start[c]:start[c + 1]``.
     """
 
-    image: NDArray[np.int64]
-    cls: NDArray[np.int64]
+    image: NDArray[np.int32]
     score: NDArray[np.float32]
     label: NDArray[np.int8]
     start: NDArray[np.int64]
@@ -35,11 +35,9 @@ class Known:
     @classmethod
     def of(cls, table: LabelTable, scores: Scores) -> Known:
         """Take all known labels of a table."""
-        image, column = table.pair_images(), table.indices.astype(np.int64)
-        score = scores.pairs(image, column)
-        order = np.argsort(column, kind="stable")
-        start = np.concatenate([[0], np.cumsum(np.bincount(column, minlength=table.num_classes))])
-        return cls(image[order], column[order], score[order], table.values[order], start)
+        score = scores.pairs(table.images_at(slice(None)), table.indices)
+        order, start = table.by_class()
+        return cls(table.images_at(order), score[order], table.values[order], start)
 
     def count(self) -> NDArray[np.int64]:
         """Return the number of labels of each class, (C,)."""
@@ -48,6 +46,10 @@ class Known:
     def of_class(self, number: int) -> slice:
         """Return where the labels of a class lie."""
         return slice(int(self.start[number]), int(self.start[number + 1]))
+
+    def inside(self, classes: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which labels are of some classes, bool (C,) and (K,)."""
+        return np.repeat(classes, self.count())
 
 
 class Unknown:
@@ -68,7 +70,7 @@ class Unknown:
         self.scores, self.class_names, self.num_classes = scores, table.classes, table.num_classes
         self._wanted = np.ones(table.num_images, bool) if leave is None else ~leave
         self._image, self._start = by_class(table)
-        known = np.bincount(table.indices[self._wanted[table.pair_images()]], minlength=table.num_classes)
+        known = np.diff(np.append(0, np.cumsum(self._wanted[self._image]))[self._start])
         self.count = np.count_nonzero(self._wanted) - known
 
     def classes(
@@ -91,18 +93,17 @@ class Unknown:
                 yield c, rows, scores[rows]
 
 
-def by_class(table: LabelTable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def by_class(table: LabelTable) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return the images of the known labels, (K,), class after class, and where each class starts, (C + 1,)."""
-    order = np.argsort(table.indices, kind="stable")
-    start = np.concatenate([[0], np.cumsum(np.bincount(table.indices, minlength=table.num_classes))])
-    return table.pair_images()[order], start
+    order, start = table.by_class()
+    return table.images_at(order), start
 
 
 class Pool:
     """The unknown pairs of many classes, of which only counts are held; for one sign.
 
     It is shown every class once by :meth:`look`; scores of a rank are then found by going through them once more.
-    They are exact: the upper 16 bits of each score are counted first, then the lower ones where a rank lies.
+    They are exact: the upper bits of each score are counted first, then the lower ones where a rank lies.
 
     Args:
         unknown: all pairs.
@@ -112,12 +113,11 @@ class Pool:
     """
 
     def __init__(self, unknown: Unknown, classes: NDArray[np.int64], sign: int, held: NDArray[np.float32]) -> None:
-        self._unknown, self._sign, self._held = unknown, sign, held
+        self._unknown, self._sign, self._held = unknown, sign, np.sort(held)
         self._inside = np.zeros(unknown.num_classes, bool)
         self._inside[classes] = True
-        self._distinct = np.unique(held)
-        self._below, self._upto = (np.zeros(len(self._distinct), np.int64) for _ in range(2))
-        self._upper = np.zeros(_HALF, np.int64)
+        self._below, self._upto = (np.zeros(len(held), np.int64) for _ in range(2))
+        self._upper = np.zeros(_UPPER, np.int64)
         self._waiting: list[NDArray[np.float32]] = []
         self.total = 0
 
@@ -135,9 +135,9 @@ class Pool:
             return
         ranked = np.sort(np.concatenate(self._waiting))
         self._waiting = []
-        self._upper += np.bincount(_bits(self._sign * ranked) >> np.uint32(16), minlength=_HALF)
-        self._below += np.searchsorted(ranked, self._distinct, side="left")
-        self._upto += np.searchsorted(ranked, self._distinct, side="right")
+        self._upper += np.bincount(_bits(self._sign * ranked) >> np.uint32(_BITS), minlength=_UPPER)
+        self._below += np.searchsorted(ranked, self._held, side="left")
+        self._upto += np.searchsorted(ranked, self._held, side="right")
 
     @property
     def positive(self) -> int:
@@ -154,28 +154,28 @@ class Pool:
         """Return the ``count``-th highest scores, and how many are at least as high."""
         self._count()
         above = np.concatenate([np.cumsum(self._upper[::-1])[::-1][1:], [0]])  # scores with larger upper bits
-        upper = _HALF - 1 - np.searchsorted(np.cumsum(self._upper[::-1]), count, side="left")
+        upper = _UPPER - 1 - np.searchsorted(np.cumsum(self._upper[::-1]), count, side="left")
         wanted, slot = np.unique(upper, return_inverse=True)
         lower = self._lower(wanted)
-        left = np.cumsum(lower[:, ::-1], axis=1)  # of each half: scores from its largest lower bits on
+        left = np.cumsum(lower[:, ::-1], axis=1)  # of each upper part: scores from its largest lower bits on
         found, reached = np.empty(len(count), np.uint32), np.empty(len(count), np.int64)
         for i, (own, rank) in enumerate(zip(slot.tolist(), (count - above[upper]).tolist(), strict=True)):
             at = int(np.searchsorted(left[own], rank, side="left"))
-            found[i] = (int(wanted[own]) << 16) + _HALF - 1 - at
+            found[i] = (int(wanted[own]) << _BITS) + _LOWER - 1 - at
             reached[i] = above[wanted[own]] + left[own, at]
         return found.view(np.float32), reached
 
     def _lower(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Count the lower bits (len(wanted), 65,536) of the scores with some upper bits."""
-        slot = np.full(_HALF, -1, np.int64)
+        """Count the lower bits (len(wanted), 4,096) of the scores with some upper bits."""
+        slot = np.full(_UPPER, -1, np.int32)
         slot[wanted] = np.arange(len(wanted))
-        result = np.zeros(len(wanted) * _HALF, np.int64)
+        result = np.zeros(len(wanted) * _LOWER, np.int64)
         for _, _, scores in self._unknown.classes(self._inside):
             bits = _bits(self._sign * scores)
-            own = slot[bits >> np.uint32(16)]
+            own = slot[bits >> np.uint32(_BITS)]
             here = own >= 0
-            np.add.at(result, own[here] * _HALF + (bits[here] & np.uint32(_HALF - 1)), 1)
-        return result.reshape(len(wanted), _HALF)
+            np.add.at(result, own[here].astype(np.int64) * _LOWER + (bits[here] & np.uint32(_LOWER - 1)), 1)
+        return result.reshape(len(wanted), _LOWER)
 
 
 def _bits(scores: NDArray[np.float32]) -> NDArray[Any]:

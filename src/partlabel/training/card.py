@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from partlabel.core.files import write_text
-from partlabel.core.text import in_markdown, plural
+from partlabel.core.text import in_markdown, plural, some
 from partlabel.labels.table import ORIGINS
 from partlabel.metrics import Metrics
 from partlabel.metrics.thresholds import SOURCES, threshold_text
@@ -258,7 +258,7 @@ def _names(classes: tuple[str, ...], chosen: np.ndarray) -> str:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(map(in_markdown, names[:50])) + (f" and {len(names) - 50} more" if len(names) > 50 else "")
+    return some([in_markdown(name) for name in names], 50)
 
 
 def _percent(value: float | None) -> str:

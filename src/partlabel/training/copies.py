@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from partlabel.core.text import plural
+from partlabel.core.text import plural, some
 from partlabel.images.near_copies import near_copies
 from partlabel.labels.groups import tie
 from partlabel.labels.table import LabelTable
-from partlabel.metrics.headline import some
 from partlabel.training.prepare import Prepared
 
 #: where more than this share of the images are near-copies, all of them show nearly the same, and nothing can be told
@@ -91,7 +90,7 @@ def cautions(table: LabelTable, found: Copies) -> list[str]:
         if which.any():
             pairs = [f"{names[i]} = {names[found.first[i]]}" for i in np.flatnonzero(which).tolist()]
             so = f"{plural(len(pairs), 'image')} {verb[len(pairs) > 1]} {what}"
-            lines.append(f"{so}; they are kept together in every split: {some(pairs)}")
+            lines.append(f"{so}; they are kept together in every split: {some(pairs, 5)}")
     if found.alike > found.near.sum():
         lines.append(
             f"{found.alike} of {len(names)} images look nearly like another, so that copies cannot be told from "
@@ -99,7 +98,7 @@ def cautions(table: LabelTable, found: Copies) -> list[str]:
         )
     clash = contradictions(table, found)
     if clash:
-        lines.append(f"{plural(len(clash), 'label')} of such images contradict each other: {some(clash)}")
+        lines.append(f"{plural(len(clash), 'label')} of such images contradict each other: {some(clash, 5)}")
     return lines
 
 

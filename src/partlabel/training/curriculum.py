@@ -22,7 +22,8 @@ from partlabel.method.rounds import Round
 from partlabel.method.strategies import STRATEGIES
 from partlabel.method.uncertainty import mc_dropout
 from partlabel.models.model import Head, Model
-from partlabel.models.scores import ScoreFile, Scores, ScoreWriter, read_scores
+from partlabel.models.score_files import ScoreFile, ScoreWriter
+from partlabel.models.scores import Scores, read_scores
 from partlabel.training.batches import Source
 from partlabel.training.class_shares import share_interval
 from partlabel.training.config import RelabelConfig
@@ -229,7 +230,7 @@ def _by_class(table: LabelTable, rows: NDArray[np.int64], scores: Scores, config
     ``rows``: the images of the scores.
     """
     own = table.select(rows)
-    fill, prior = STRATEGIES[config.strategy].load(), _prior(own, config.strategy)
+    fill, prior = STRATEGIES[config.strategy].load(), prior_of(own, config.strategy)
     order = np.argsort(own.indices, kind="stable")
     image, value = own.pair_images()[order], own.values[order]
     start = np.concatenate([[0], np.cumsum(np.bincount(own.indices, minlength=own.num_classes))])
@@ -284,7 +285,7 @@ class Spool:
         return rows[order], read_scores([ScoreFile(self._path)], order)
 
 
-def _prior(table: LabelTable, strategy: str) -> Tensor:
+def prior_of(table: LabelTable, strategy: str) -> Tensor:
     """Expected share present of each class, from the labels that are like a random sample."""
     present, absent = (torch.from_numpy(count) for count in random_sample(table).class_counts())
     try:
@@ -365,7 +366,7 @@ def _expected(table: LabelTable, strategy: str) -> list[dict[str, Any]]:
     """What is expected of each class; the share present of a class without a known label lies between 0 and 1."""
     present, absent = random_sample(table).class_counts()
     ends = share_interval(present, present + absent).tolist()
-    prior = _prior(table, strategy).tolist()
+    prior = prior_of(table, strategy).tolist()
     return [{"expected_present": p, "expected_interval": end} for p, end in zip(prior, ends, strict=True)]
 
 

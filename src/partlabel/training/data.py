@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from partlabel.core.compute import ALONE, Crew
 from partlabel.core.errors import UserError
 from partlabel.core.progress import Reporter
+from partlabel.core.text import plural, some
 from partlabel.labels.groups import COPIES
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.split import units
 from partlabel.labels.table import LabelTable
-from partlabel.metrics.headline import some
+from partlabel.method.strategies import STRATEGIES
 from partlabel.training.config import Config
 from partlabel.training.copies import tied
+from partlabel.training.curriculum import prior_of
 from partlabel.training.labels import TrainingLabels
 from partlabel.training.leaks import Shared, check_leaks
 from partlabel.training.prepare import Prepared, check_labels, prepare
@@ -151,12 +153,20 @@ def prepare_data(
     )
     about = data.about(config)
     report.line(
-        f"{about['images_trained']} images to train on, {len(held_out)} to validate on, "
-        f"{about['images_without_labels']} without a known label, {len(data.skipped)} skipped"
+        f"{plural(about['images_trained'], 'image')} to train on, {len(held_out):,} to validate on{_known(data)}, "
+        f"{about['images_without_labels']:,} without a known label, {len(data.skipped):,} skipped"
     )
+    if config.relabel.before and STRATEGIES[config.relabel.strategy].reads == "class":
+        prior_of(data.trained_table, config.relabel.strategy)  # it refuses before anything is learned
     for line in _cautions(data, config):
         report.line(line)
     return data
+
+
+def _known(data: Data) -> str:
+    """How many of the images to validate on have a known label, where not all do."""
+    known = int((np.diff(data.measured.indptr)[data.held_out] > 0).sum())
+    return "" if known == len(data.held_out) else f" ({known:,} with known labels that count)"
 
 
 def _cautions(data: Data, config: Config) -> list[str]:
@@ -167,7 +177,7 @@ def _cautions(data: Data, config: Config) -> list[str]:
     if nothing.any():
         lines.append(
             f"no label is known of {int(nothing.sum())} classes, so nothing is learned about them and they are never "
-            f"predicted present or filled in: {some(classes[nothing].tolist())}"
+            f"predicted present or filled in: {some(classes[nothing].tolist(), 5)}"
         )
     if data.shared.by_name or data.shared.by_content:
         lines.append(
@@ -192,7 +202,7 @@ def _cautions(data: Data, config: Config) -> list[str]:
     elif not sided.all():
         lines.append(
             f"epochs are compared by {int(sided.sum())} of {len(sided)} classes; the others have no held-out labels of "
-            f"both signs: {some(classes[~sided].tolist())}"
+            f"both signs: {some(classes[~sided].tolist(), 5)}"
         )
     return lines
 

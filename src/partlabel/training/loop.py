@@ -195,7 +195,7 @@ def relabel(job: Job, state: State, data: Data, batches: Batches, epoch: int) ->
     Raises:
         UserError: the round gave a warning, and the training stops then.
     """
-    with job.report.bar(f"relabelling before epoch {epoch + 1}") as bar:
+    with job.report.bar(f"relabelling before epoch {epoch + 1}", "batches") as bar:
         own = nullcontext() if job.config.relabel.ema else state.as_saved()
         with own:
             row = state.labels.relabel(state.model, batches.train, epoch, job.engine, bar)

@@ -26,7 +26,8 @@ from partlabel.labels.table import LabelTable
 from partlabel.metrics import Metrics
 from partlabel.metrics.headline import say
 from partlabel.models.description import read_description
-from partlabel.models.scores import ScoreFile, Scores, read_scores
+from partlabel.models.score_files import ScoreFile
+from partlabel.models.scores import Scores, read_scores
 from partlabel.training.by_class import by_class
 from partlabel.training.config import Config
 

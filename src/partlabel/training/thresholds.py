@@ -105,12 +105,14 @@ def has_labels_to_choose_on(run: Run) -> bool:
 def _judged(run: Run) -> tuple[LabelTable, Scores]:
     """The labels to choose on: all known ones with out-of-fold scores like the model's own, else the validation part.
 
-    A class without such scores has no labels here.
+    A class without such scores has no labels here, unless there are none of any class.
     """
     found = evidence(run)
     if found is None or not found.same_scale:
         return run.held_out_labels, run.held_out_scores
     scored = ~np.isnan(found.scores.sum(0))
+    if run.is_validated and not scored.any():
+        return run.held_out_labels, run.held_out_scores
     table = found.table.hide(scored[found.table.indices])
     return table, Scores.of(np.where(scored, found.scores, np.float32(0)))
 

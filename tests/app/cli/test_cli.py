@@ -214,6 +214,8 @@ def test_inspect_draws(capsys, tmp_path, labels):
     assert code == 0
     assert (tmp_path / "labels.png").read_bytes().startswith(b"\x89PNG")
     assert str(tmp_path / "labels.png") in out
+    assert "name the page with --html" in refused(capsys, "inspect", labels, "--images", tmp_path)
+    assert "give their folder with --images" in refused(capsys, "inspect", labels, "--html", tmp_path / "a.html")
 
 
 def test_simulate_partial(capsys, tmp_path, labels):

@@ -14,6 +14,7 @@ from partlabel.app.review.desk import Asked, Desk
 from partlabel.app.review.listing import Names, open_board
 from partlabel.app.review.scores import DESCRIPTION, WEIGHTS, Judge, digest, half
 from partlabel.core.files import to_toml
+from partlabel.core.lock import holding
 from partlabel.core.records import write_array
 from partlabel.images import content_hash, resolve
 from partlabel.labels.table import LabelTable
@@ -60,8 +61,7 @@ def make_run(folder: Path, table: LabelTable, scores: np.ndarray, images: Path |
     (run / "best").mkdir(parents=True)
     (run / "run.json").write_text("{}")
     (run / WEIGHTS).write_bytes(b"weights")
-    about = {"version": 1, "classes": list(table.classes), "thresholds": [0.0] * table.num_classes}
-    (run / DESCRIPTION).write_text(to_toml(about))
+    describe(run, table.classes)
     table.write_parquet(run / "labels.parquet")
     if images is None:
         images = folder / "photos"
@@ -72,6 +72,25 @@ def make_run(folder: Path, table: LabelTable, scores: np.ndarray, images: Path |
     (run / "review" / "cache").mkdir(parents=True)
     keep_scores(run, table, scores, images)
     return Made(run, images, table, scores.astype(np.float16))
+
+
+def check_after_restart(made: Made, acknowledged: dict[tuple[str, str], str], spare: int = 0) -> None:
+    """Start the review once more, as the server does: all acknowledged answers count, and stand in an exported table.
+
+    ``spare``: how many others may be there, which were stored but not acknowledged any more.
+    """
+    with holding(made.run, "the next server"):
+        desk = made.open()
+        try:
+            kept = {pair: verdict.answer for pair, verdict in desk.verdicts.items()}
+            assert acknowledged.items() <= kept.items()
+            assert len(kept) - len(acknowledged) <= spare
+            table = LabelTable.read_parquet(desk.export("parquet")["path"])
+        finally:
+            desk.close()
+    dense, row = table.dense(), {name: number for number, name in enumerate(table.images.to_pylist())}
+    found = {pair: dense[row[pair[0]], table.class_index(pair[1])] for pair in acknowledged}
+    assert found == {pair: {"yes": 1, "no": -1}[answer] for pair, answer in acknowledged.items()}
 
 
 def board_of(
@@ -88,6 +107,14 @@ def board_of(
     names = Names(folder, "scores", "table", "both")
     keys = np.array(asked, np.int64)
     return open_board(lambda: held, lambda: held if stored else None, calibration, table, keys, names)
+
+
+def describe(run: Path, classes: Sequence[str]) -> None:
+    """Write what the model of the run is."""
+    network = {"backbone": "test_resnet", "pooling": "average"}
+    images = {"size": 32, "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
+    about = {"classes": list(classes), "thresholds": [0.0] * len(classes), "model": network, "preprocessing": images}
+    (run / DESCRIPTION).write_text(to_toml({"version": 1, **about}))
 
 
 def drawn_table(count: int, classes: tuple[str, ...] = CLASSES, seed: int = 0) -> tuple[LabelTable, np.ndarray]:

@@ -15,10 +15,11 @@ import pytest
 
 from partlabel.app.cli import main
 from partlabel.app.review import security, server
-from partlabel.app.review.answers import AnswerStore, New
+from partlabel.app.review.answers import AnswerStore
 from partlabel.app.review.app import REVIEW, make_app
 from partlabel.app.review.desk import open_desk
 from partlabel.labels.table import LabelTable
+from tests.app.review.made import check_after_restart, describe, keep_scores, said
 from tests.app.review.test_process import answers_of, client, command, running, started  # noqa: F401
 
 pytestmark = [pytest.mark.slow, pytest.mark.linux]
@@ -26,9 +27,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.linux]
 HUGE = ("9" * 12, "9" * 30, "1" + "0" * 400, "-1", "1e9", "٣", "0x1", "%00", "NaN")
 
 
-def answer(browser, name, image, said="yes"):
+def answer(browser, name, image, value="yes"):
     """Answer a question; the pair, where that was acknowledged."""
-    body = answers_of(browser, image, 0, said)
+    body = answers_of(browser, image, 0, value)
     reply = browser.post("/api/answers", json={"browser": name, **body})
     return reply, (body["answers"][0]["picture"], body["answers"][0]["class_name"])
 
@@ -71,10 +72,7 @@ def test_rough_clients_keep_nobody_waiting_and_lose_nothing(started):  # noqa: F
                 assert reply.status_code in (200, 400), (name, text)
         process.send_signal(signal.SIGTERM)  # among all those connections
         process.wait(timeout=60)
-    store = AnswerStore(started.run / "review" / "answers.sqlite")
-    found = {pair: verdict.answer for pair, verdict in store.verdicts().items() if verdict}
-    store.close()
-    assert found == dict.fromkeys(kept, "yes")
+    check_after_restart(started, dict.fromkeys(kept, "yes"))
 
 
 def test_a_locked_and_then_damaged_store_under_a_running_server(started, capsys):  # noqa: F811
@@ -99,6 +97,7 @@ def test_a_locked_and_then_damaged_store_under_a_running_server(started, capsys)
     with running(started, "--rescue") as (_, address), client(address) as browser:
         assert browser.get("/api/session").json()["progress"]["answered"] == 2
         assert answer(browser, "me", 2)[0].status_code == 200
+    check_after_restart(started, {(f"00{image}.png", "cat"): "yes" for image in range(3)})
 
 
 def test_a_table_exchanged_under_a_running_server(started):  # noqa: F811
@@ -125,19 +124,56 @@ def test_a_table_exchanged_under_a_running_server(started):  # noqa: F811
     store.close()
 
 
-def test_a_clock_that_goes_back(tmp_path, monkeypatch):
-    store = AnswerStore(tmp_path / "answers.sqlite")
-    for number, now in enumerate((2e9, 1e9, 0.0, 1.5e9)):
-        monkeypatch.setattr("time.time", lambda now=now: now)
-        store.add("me", f"batch {number}", [New("a.png", "cat", "yes" if number % 2 else "no", "all")])
-        assert store.verdicts()["a.png", "cat"].answer == ("yes" if number % 2 else "no")  # the later one counts
-        pace = store.pace("me")
+@pytest.mark.parametrize("times", [(2e9, 1e9, 0.0, 1.5e9), (1.5e9, 1.5e9, 1e9, 1e9)])
+def test_a_clock_that_goes_back(made, monkeypatch, times):
+    desk = made.open()
+    for number, now in enumerate(times):
+        with monkeypatch.context() as patch:
+            patch.setattr("time.time", lambda now=now: now)
+            desk.answer("me", f"batch {number}", [said(desk, 0, 0, "yes" if number % 2 else "no")], False)
+            assert desk.verdicts["000.png", "cat"].answer == ("yes" if number % 2 else "no")  # the later one counts
+            pace = desk.store.pace("me")
         assert pace.minutes >= 0
         assert pace.per_hour is None or pace.per_hour >= 0
-    assert store.undo("me") == [("a.png", "cat")]
-    assert store.verdicts()["a.png", "cat"].answer == "no"
-    store.close()
-    AnswerStore(tmp_path / "answers.sqlite").close()
+    desk.close()
+    check_after_restart(made, {("000.png", "cat"): "yes"})
+    desk = made.open()
+    assert [(item["picture"], item["class_name"]) for item in desk.undo("me")["undone"]] == [("000.png", "cat")]
+    desk.close()
+    check_after_restart(made, {("000.png", "cat"): "no"})
+
+
+def test_a_class_that_a_later_model_no_longer_has(made):
+    """The answers about it are kept, and count again with a model that has it."""
+    desk = made.open()
+    desk.answer("me", "1", [said(desk, 3, 1, "no"), said(desk, 4, 2, "yes")], False)
+    desk.close()
+    whole = made.table
+    made.table = whole.select_classes(["cat", "<b>car</b>"])
+    describe(made.run, ["cat", "<b>car</b>"])
+    keep_scores(made.run, made.table, made.scores[:, [0, 2]], made.images)
+    check_after_restart(made, {("004.png", "<b>car</b>"): "yes"})
+    describe(made.run, whole.classes)
+    made.table = whole
+    check_after_restart(made, {("003.png", "dog"): "no", ("004.png", "<b>car</b>"): "yes"})
+
+
+def test_a_disk_that_fills_up(started):  # noqa: F811
+    """Its files may not grow beyond what a few answers need: others are refused in words, none is half there."""
+    kept = {}
+    with running(started, limit=100_000) as (process, address), client(address) as browser:
+        for image in range(40):
+            reply, pair = answer(browser, "me", image)
+            if reply.status_code != 200:
+                break
+            kept[pair] = "yes"
+        assert (reply.status_code, bool(kept)) == (503, True)
+        assert reply.json()["error"].startswith("The answers cannot be written now (the disk")
+        assert answer(browser, "me", image)[0].status_code == 503  # and it goes on
+        assert browser.get("/api/session").json()["progress"]["answered"] == len(kept)
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+    check_after_restart(started, kept)
 
 
 def test_silent_connections_are_closed(started, monkeypatch):  # noqa: F811
@@ -156,7 +192,7 @@ def test_silent_connections_are_closed(started, monkeypatch):  # noqa: F811
     thread = threading.Thread(target=lambda: running_server.run(sockets=[listening]))
     thread.start()
     assert ready.wait(60)
-    for begin, said in (
+    for begin, expected in (
         (b"", b""),
         (b"GET / HTTP/1.1\r\nHost: 127", b""),
         (b"POST /api/answers HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\nContent-Length: 9\r\n\r\n{",
@@ -167,8 +203,8 @@ def test_silent_connections_are_closed(started, monkeypatch):  # noqa: F811
             reply = b""
             while part := connection.recv(65536):
                 reply += part
-        assert reply.startswith(said)
-        assert bool(reply) == bool(said)
+        assert reply.startswith(expected)
+        assert bool(reply) == bool(expected)
         if reply:
             assert json.loads(reply.rpartition(b"\r\n\r\n")[2])["error"] == "The request took too long."
     running_server.should_exit = True

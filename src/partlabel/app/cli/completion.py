@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
 from partlabel.core.errors import UserError
-from partlabel.core.text import plural
+from partlabel.core.text import plural, some
 
 _SHOWN = 10
 
@@ -131,16 +131,15 @@ def _text(done: dict[str, Any], output: Path, record: Path) -> str:
             if row[sign]["reason"]:
                 reasons.setdefault(row[sign]["reason"], []).append(row["class"])
         for reason, names in reasons.items():
-            shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-            lines.append(f"    not in {plural(len(names), 'class')} ({shown}): {reason}")
+            lines.append(f"    not in {plural(len(names), 'class')} ({some(names)}): {reason}")
     lines.append(
         f"  With {done['confidence']:.0%} confidence at least {done['precision']:.1%} of each sign are right, "
         "if chance decided which labels of a class are known"
     )
     if done.get("classes_left"):
         left = done["classes_left"]
-        shown = ", ".join(left[:_SHOWN]) + (f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else "")
-        lines.append(f"  left as they are, with too few known labels to judge: {plural(len(left), 'class')} ({shown})")
+        about = f"{plural(len(left), 'class')} ({some(left)})"
+        lines.append(f"  left as they are, with too few known labels to judge: {about}")
     if done["pictures_left"]:
         lines.append(
             f"  left as they are: {done['pictures_left']:,} images, as the model was trained on guesses for them"

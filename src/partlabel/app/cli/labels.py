@@ -124,8 +124,10 @@ def inspect(
         from partlabel.labels.inspect_text import text
         from partlabel.labels.table import LabelTable
 
-        if (html is None) != (images is None):
-            raise UserError("--html shows images: give it together with --images, the folder of the images")
+        if html is not None and images is None:
+            raise UserError("--html shows images: give their folder with --images")
+        if images is not None and html is None:
+            raise UserError("--images is the folder of the images that a page shows: name the page with --html")
         table = LabelTable.read_parquet(labels)
         found = look(table)
         if png is not None:

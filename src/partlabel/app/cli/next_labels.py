@@ -121,10 +121,10 @@ def _text(result: dict[str, Any], output: Path, label_studio: Path | None) -> st
     if label_studio is not None:
         interface = label_studio.with_suffix(".labeling.xml")
         lines.append(f"Tasks for Label Studio in {label_studio}, labeling interface in {interface}")
-    gain = result["expected_gain_per_1000"]
+    each = f" ({result['expected_gain_per_1000']:.2f} points for each 1,000 answers)"
     lines.append(
         f"The scores expect {result['expected_present']:.0%} of the answers to be present, and a gain of about "
-        f"{result['expected_gain']:.1f} points of mAP ({gain:.2f} points for each 1,000 answers)"
+        f"{result['expected_gain']:.1f} points of mAP{each if result['questions'] >= 1000 else ''}"
     )
     if not result["worth_asking"]:
         lines.append("That is little: other images, or classes of their own, may bring more than more answers")

@@ -83,7 +83,7 @@ def _trained(run: Run, folder: Path) -> str:
 
     summary, headline = run.summary, run.headline
     labels, pictures, seconds = summary["known_labels"], summary["images_trained"], summary["seconds"]
-    lines = [f"Trained on {labels:,} known labels of {pictures:,} images in {seconds:,.0f} s"]
+    lines = [f"Trained on {plural(labels, 'known label')} of {plural(pictures, 'image')} in {seconds:,.0f} s"]
     if summary["images_without_labels"]:
         lines.append(f"Taught nothing: {plural(summary['images_without_labels'], 'image')} without a known label")
     if summary["images_skipped"]:

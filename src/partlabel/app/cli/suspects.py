@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
 from partlabel.core.errors import UserError
+from partlabel.core.text import plural, some
 
 if TYPE_CHECKING:
     from partlabel.tasks.suspects import Checked
@@ -79,21 +80,20 @@ def _result(found: Checked, output: Path) -> dict[str, Any]:
 
 def _text(result: dict[str, Any]) -> str:
     listed = result["suspects"]
-    lines = [f"{result['output']}: {len(listed):,} of {result['checked']:,} known labels are contradicted"]
+    lines = [f"{result['output']}: {len(listed):,} of {plural(result['checked'], 'checked label')} are contradicted"]
     expected = result["expected_wrong"]
-    lines.append(
-        f"  about {expected:.0f} of them {'is' if round(expected) == 1 else 'are'} expected to be wrong, most of these "
-        "at the top; the others are right, and only hard to see"
-    )
+    if listed:
+        lines.append(
+            f"  about {expected:.0f} of them {'is' if round(expected) == 1 else 'are'} expected to be wrong, most of "
+            "these at the top; the others are right, and only hard to see"
+        )
     for row in listed[:_SHOWN]:
         said, wrong = "present" if row["label"] > 0 else "absent", f"wrong: {row['wrong']:.0%}"
         lines.append(f"  {row['image']}  {row['class']}: said {said}, probability {row['probability']:.3f} ({wrong})")
     if len(listed) > _SHOWN:
         lines.append(f"  ... and {len(listed) - _SHOWN:,} more in the file")
     if result["not_checked"]:
-        lines.append(
-            "not checked, as too few labels are known present or known absent: " + ", ".join(result["not_checked"])
-        )
+        lines.append("not checked, as too few labels are known present or known absent: " + some(result["not_checked"]))
     if result["backbone_has_seen"]:
         lines.append(
             "note: the backbone of this run was trained on such labels, so it may agree with wrong ones; "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from partlabel.app.cli.output import Json, reporting
 from partlabel.core.errors import UserError
+from partlabel.core.text import some
 
 if TYPE_CHECKING:
     from partlabel.metrics.thresholds import Goal
@@ -58,20 +59,25 @@ def thresholds(
 
 def _text(run: Path, fitted: Fitted) -> str:
     """Say what changed, class by class, and what it gives."""
+    import math
+
     import numpy as np
 
     from partlabel.metrics.thresholds import SOURCES, goal_words, threshold_text
+
+    def percent(value: float) -> str:
+        return "-" if math.isnan(value) else f"{100 * value:.1f}"
 
     chosen = fitted.thresholds
     names = chosen.after.class_names
     width = max(5, *(len(name) for name in names))
     lines = [f"{'class':{width}}  before     now  from        present  absent  F1 at 0  F1 now"]
     for c, name in enumerate(names):
-        scores = [f"{100 * value:7.1f}" for value in (chosen.at_default.f1[c], chosen.after.f1[c])]
+        scores = [f"{percent(value):>7}" for value in (chosen.at_default.f1[c], chosen.after.f1[c])]
         before, now = threshold_text(fitted.before[c], 2), threshold_text(chosen.values[c], 2)
         lines.append(
             f"{name:{width}}  {before:>6}  {now:>6}  {chosen.sources[c]:10}  "
-            f"{chosen.after.present[c]:7d} {chosen.after.absent[c]:7d}  {'  '.join(scores)}".replace("nan", "  -")
+            f"{chosen.after.present[c]:7d} {chosen.after.absent[c]:7d}  {'  '.join(scores)}"
         )
     changed = int((chosen.values != fitted.before).sum())
     lines += [
@@ -81,20 +87,18 @@ def _text(run: Path, fitted: Fitted) -> str:
     for source, words in SOURCES.items():
         found = [name for name, other in zip(names, chosen.sources, strict=True) if other == source]
         if found and source not in ("all", "own"):
-            lines.append(f"{len(found)} {source} ({words}): {', '.join(found)}")
+            lines.append(f"{len(found)} {source} ({words}): {some(found)}")
     missed = [names[c] for c in np.flatnonzero(~chosen.reached)]
     if missed:
-        lines.append(
-            f"{len(missed)} cannot reach that {chosen.goal}; they take the highest there is: {', '.join(missed)}"
-        )
+        lines.append(f"{len(missed)} cannot reach that {chosen.goal}; they take the highest there is: {some(missed)}")
     if fitted.left_out:
         lines.append(f"{fitted.left_out} held-out labels did not count, as they are no random sample")
-    pairs = [(m.macro_f1, m.micro_f1) for m in (chosen.at_default, fitted.crossed)]
-    (macro, micro), (macro_now, micro_now) = pairs
-    lines.append(
-        f"cross-validated on known held-out labels: macro-F1 {100 * macro_now:.1f} (at 0: {100 * macro:.1f}), "
-        f"micro-F1 {100 * micro_now:.1f} (at 0: {100 * micro:.1f})"
-    )
+    at_0, now = chosen.at_default, fitted.crossed
+    if not math.isnan(now.micro_f1):
+        lines.append(
+            f"cross-validated on known held-out labels: macro-F1 {percent(now.macro_f1)} (at 0: "
+            f"{percent(at_0.macro_f1)}), micro-F1 {percent(now.micro_f1)} (at 0: {percent(at_0.micro_f1)})"
+        )
     if fitted.calibrated is None:
         lines.append("probabilities are not calibrated, as the held-out labels are too few or all of one sign")
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
@@ -15,14 +16,13 @@ from markupsafe import Markup
 from partlabel.app.report import charts
 from partlabel.app.report.gallery import names_of
 from partlabel.app.report.thumbnails import thumbnails
-from partlabel.core.text import shown
+from partlabel.core.text import shown, some
 from partlabel.metrics.thresholds import threshold_text
 from partlabel.training.run import Run
 
 #: rows of the table of classes; the JSON has all
 _ROWS = 1000
 #: names in a sentence
-_NAMES = 60
 #: letters shown of the name of an image
 _TAIL = 18
 #: classes whose change is listed in a comparison
@@ -76,7 +76,7 @@ def _rendered(template: str, **values: Any) -> str:
         "points": _points,
         "score": _score,
         "tail": _tail,
-        "some": _some,
+        "some": partial(some, most=60),
     }
     folder = resources.files("partlabel.app.report") / "templates"
     text = {name: (folder / name).read_text(encoding="utf-8") for name in ("style.css", "script.js")}
@@ -131,11 +131,6 @@ def _p(value: float | None) -> str:
 
 def _score(value: float) -> str:
     return threshold_text(value, 2).replace("-", "−")
-
-
-def _some(names: Sequence[str]) -> str:
-    """Names in a row, of many only the first."""
-    return ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else "")
 
 
 def _tail(name: str, letters: int = _TAIL) -> str:

@@ -19,7 +19,8 @@ from partlabel.core.records import fill_array, read_array, read_record, write_ar
 from partlabel.labels.names import buffers
 from partlabel.metrics.calibration import Calibration
 from partlabel.models.description import DESCRIPTION_FILE, WEIGHTS_FILE
-from partlabel.models.scores import ScoreFile, Scores, read_scores
+from partlabel.models.score_files import ScoreFile
+from partlabel.models.scores import Scores, read_scores
 from partlabel.training.run import Run
 
 if TYPE_CHECKING:

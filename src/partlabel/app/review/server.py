@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import math
 import os
 import signal
 import socket
@@ -31,6 +32,8 @@ from partlabel.training.run import Run
 FIRST_REQUEST = 20.0
 #: seconds that a server may take to end, once it was told to, before it ends without what it waits for
 LIMIT = 15.0
+#: seconds that are left to it once all is closed; threads of a library that wait for work would keep it for ever
+REST = 2.0
 #: connections at once, as far as the system allows
 _FILES = 65_536
 
@@ -99,11 +102,13 @@ class _Limit:
 
     Python ends only when every thread has, and no thread can be ended: one that exports a large table, or reads an
     image from a disk that does not answer, would keep the process for as long. What was acknowledged is on disk.
+    A request that is cut off may leave an idle thread of anyio (4.16) that nobody ends.
     """
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
         self._over = False
+        self._end, self._said = math.inf, False
         #: the first signal to stop; 0 before
         self.number = 0
         threading.Thread(target=self._wait, name="limit of the stop", daemon=True).start()
@@ -113,6 +118,10 @@ class _Limit:
         self.number = self.number or number
         os.write(self._write, bytes([number]))
 
+    def closed(self) -> None:
+        """All is closed, and the process is about to end."""
+        self._end, self._said = min(self._end, time.monotonic() + REST), True
+
     def end(self) -> None:
         """Count no longer, as the process goes on with something else."""
         self._over = True
@@ -120,16 +129,19 @@ class _Limit:
 
     def _wait(self) -> None:
         number = os.read(self._read, 1)[0]
-        end = time.monotonic() + LIMIT
-        while not self._over and time.monotonic() < end:
+        self._end = min(self._end, time.monotonic() + LIMIT)
+        while not self._over and time.monotonic() < self._end:
             time.sleep(0.05)
         if self._over:
             for descriptor in (self._read, self._write):
                 os.close(descriptor)
             return
         with suppress(Exception):
-            print(f"partlabel: ended without what was still under way after {LIMIT:g} seconds; every answer that the "
-                  "page called saved is on disk", file=sys.stderr, flush=True)  # fmt: skip
+            if not self._said:
+                print(f"partlabel: ended without what was still under way after {LIMIT:g} seconds; every answer that "
+                      "the page called saved is on disk", file=sys.stderr)  # fmt: skip
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
         os._exit(128 + number)
 
 
@@ -159,7 +171,9 @@ def _stopping(last: bool) -> Generator[_Limit]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        if not limit.number or (limit.number == signal.SIGINT and not last):
+        if limit.number and last:
+            limit.closed()
+        elif limit.number in (0, signal.SIGINT):
             limit.end()
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from partlabel.core.errors import UserError
+from partlabel.core.text import some
 from partlabel.formats.reading import matching
 from partlabel.formats.report import ImportReport, plural
 from partlabel.formats.spine import finish
@@ -35,7 +36,7 @@ def read(paths: Sequence[str], options: TableOptions) -> tuple[LabelTable, Impor
         UserError: anything in the files or the options that is wrong or not plain; nothing is read by halves.
     """
     files = find_files(paths)
-    report = ImportReport(", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else ""), "csv")
+    report = ImportReport(some(files, 3), "csv")
     job = Job(options, report, files=len(files))
     layouts = []
     for path in files:
