@@ -291,7 +291,7 @@ def test_words_of_a_field_sheet_are_proposed_as_labels(tmp_path, monkeypatch, ca
 
 def test_messages_of_the_command_spell_options_as_they_are_typed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "t.csv").write_text("photo,cat\na,1\n")
+    (tmp_path / "t.csv").write_text("scene,cat\na,1\n")
     assert main(["import", "csv", "t.csv", "-o", "out.parquet"]) == 2
     assert "name it with --image-column NAME" in capsys.readouterr().err
     (tmp_path / "t.csv").write_text("image,cat\na,1\na,-1\n")

@@ -101,9 +101,9 @@ def test_separators(file):
 
 
 def test_the_image_column_is_found_or_named(file):
-    path = file("photo,cat\na,1\n")
+    path = file("scene,cat\na,1\n")
     assert "image_column=" in refuse(path).message
-    for name in ("photo", "#1"):
+    for name in ("scene", "#1"):
         assert rows(formats.read("csv", path, image_column=name)[0]) == {"a": [1]}
     assert "2 columns" in refuse(file("image,path,cat\na,a,1\n")).message
     assert "no column named 'foto'" in refuse(path, image_column="foto").message
@@ -255,3 +255,18 @@ def test_headers_of_many_classes(file):
     assert len(",".join(names)) > 131_072
     assert table.classes == tuple(names)
     assert table.dense()[0, :4].tolist() == [1, -1, 1, -1]
+
+
+@pytest.mark.parametrize(
+    "name", ["Photo", "PICTURE", "Filename", "File name", "Image-Name", "URL", "Foto", " image url"]
+)
+def test_the_column_of_images_is_found_by_its_name(file, name):
+    table, _ = formats.read("csv", file(f"cat,{name},dog\n1,a.jpg,-1\n"))
+    assert rows(table) == {"a.jpg": [1, -1]}
+    assert table.classes == ("cat", "dog")
+
+
+def test_a_usual_name_goes_before_one_that_may_be_a_class(file):
+    table, _ = formats.read("csv", file("file,photo,drawing\na.jpg,1,-1\n"))
+    assert table.classes == ("photo", "drawing")
+    assert "2 columns in the header for the image" in str(refuse(file("photo,url,cat\na.jpg,b.jpg,1\n")))

@@ -16,8 +16,12 @@ def naive(hashes, bits):
     return found
 
 
-def given(hashes, bits):
-    found = [pair for one, other in candidates(hashes, bits) for pair in zip(one.tolist(), other.tolist(), strict=True)]
+def given(hashes, bits, *turn):
+    found = [
+        pair
+        for one, other in candidates(hashes, bits, *turn)
+        for pair in zip(one.tolist(), other.tolist(), strict=True)
+    ]
     assert len(found) == len(set(found))
     return set(found)
 
@@ -40,15 +44,23 @@ def test_parts_find_what_comparing_all_finds(monkeypatch, bits, centres, copies,
     hashes = drawn(bits, centres, copies, flips)
     expected = naive(hashes, bits)
     assert given(hashes, bits) == expected
-    monkeypatch.setattr(near_hashes, "_FEW", 0)
+    monkeypatch.setattr(near_hashes, "FEW", 0)
     monkeypatch.setattr(near_hashes, "_AT_ONCE", 50)
+    monkeypatch.setattr(near_hashes, "_ASKED", 70)
     assert given(hashes, bits) == expected
+    monkeypatch.setattr(near_hashes, "_ASKED", 31)
+    each = [given(hashes, bits, rank, 3) for rank in range(3)]
+    assert set.union(*each) == expected
+    assert sum(map(len, each)) == len(expected), "each pair from one of the processes"
 
 
 def test_hashes_that_are_all_alike_are_compared_one_by_one(monkeypatch):
     hashes = drawn(0, 4, 30, 2)
-    monkeypatch.setattr(near_hashes, "_FEW", 0)
+    monkeypatch.setattr(near_hashes, "FEW", 0)
     monkeypatch.setattr(near_hashes, "_MOST", 10)
+    monkeypatch.setattr(near_hashes, "_ASKED", 100)
+    monkeypatch.setattr(near_hashes, "_LEAST", 30)
+    monkeypatch.setattr(near_hashes, "_COMPARED", 500)
     assert given(hashes, 14) == naive(hashes, 14)
 
 
@@ -64,7 +76,7 @@ def test_of_hashes_that_are_all_alike_few_pairs_are_made(monkeypatch):
     monkeypatch.setattr(near_hashes, "_of_values", counted)
     monkeypatch.setattr(near_hashes, "_MOST", 1000)
     monkeypatch.setattr(near_hashes, "_AT_ONCE", 5000)
-    assert near_hashes._near(hashes, 14) is None
+    assert near_hashes._near(hashes, np.arange(len(hashes)), 14) is None
     assert sum(made) < 20_000 < len(hashes) ** 2 // 4
 
 

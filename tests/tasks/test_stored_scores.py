@@ -1,19 +1,25 @@
 """Relabelling, suspects and thresholds by scores in shards: what is that of the images, and what is refused."""
 
 import json
+import os
+import shutil
 from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs
 import pytest
 
 from partlabel import LabelTable, Run, relabel, simulate, suspects, thresholds, train
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
+from partlabel.images.shards import Place
 from partlabel.labels.holdout import shared_pairs
 from partlabel.models.scores import Scores
+from partlabel.tasks import scoring
 from partlabel.tasks import suspects as suspects_module
 from partlabel.tasks.engines import predict_shards
+from partlabel.tasks.prediction_files import Keep
 from partlabel.tasks.scoring import scores_of
 from partlabel.tasks.suspects import _check, check_table
 from partlabel.training import curriculum
@@ -151,6 +157,44 @@ def test_images_of_a_folder_of_their_own(made):
         scores_of(model, names, None, folder / "scores")
     with pytest.raises(UserError, match="20 of 20 images have no scores there"):  # images of another folder, same names
         scores_of(model, names, None, folder / "scores", ("held", folder / "elsewhere"))
+
+
+def test_scores_that_are_not_all_there(made, tmp_path):
+    """A shard that is missing, one of another model, one of the best classes only: refused, never taken as 0."""
+    folder, table, _ = made
+    model = Run(folder / "run").model
+    shutil.copytree(folder / "scores", tmp_path / "scores")
+    (tmp_path / "scores" / "part-000003.parquet").unlink()
+    with pytest.raises(UserError, match=r"13 of 60 images have no scores there; 1 of 5 shards are missing"):
+        scores_of(model, table.images, None, tmp_path / "scores")
+    predict_shards(folder / "run", folder / "photos", tmp_path / "best", size=13, keep=Keep(1))
+    with pytest.raises(UserError, match="holds the scores of some classes of each image"):
+        scores_of(model, table.images, None, tmp_path / "best")
+
+
+def test_scores_in_a_bucket_are_copied_once(made, tmp_path, monkeypatch):
+    folder, table, _ = made
+    shutil.copytree(folder / "scores", tmp_path / "bucket" / "scores")
+    files = pyarrow.fs.SubTreeFileSystem(str(tmp_path / "bucket"), pyarrow.fs.LocalFileSystem())
+    monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(scoring.Place, "of", lambda given: Place(files, "scores", given))
+    copied, copy = [], pyarrow.fs.copy_files
+
+    def counted(source, *more):
+        copied.append(source)
+        copy(source, *more)
+
+    monkeypatch.setattr(pyarrow.fs, "copy_files", counted)
+    model = Run(folder / "run").model
+    expected = scores_of(model, table.images, None, "s3://bucket/scores").dense()
+    assert len(copied) == 6
+    np.testing.assert_array_equal(scores_of(model, table.images, None, "s3://bucket/scores").dense(), expected)
+    assert len(copied) == 6
+    os.utime(tmp_path / "bucket" / "scores" / "part-000001.parquet", (1, 1))
+    (tmp_path / "bucket" / "scores" / "part-000004.parquet").unlink()
+    with pytest.raises(UserError, match=r"s3://bucket/scores: 8 of 60 images have no scores there; 1 of 5"):
+        scores_of(model, table.images, None, "s3://bucket/scores")
+    assert copied[6:] == ["scores/part-000001.parquet"]
 
 
 def test_a_strategy_by_class_over_several_processes_gathers_some_batches_at_a_time(monkeypatch):

@@ -13,12 +13,14 @@ An image of nearly one grey value is no copy of anything. What it finds and miss
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from partlabel.core.compute import ALONE, Crew
 from partlabel.images.near_hashes import candidates
 
 Floats = NDArray[np.float64]
@@ -48,12 +50,16 @@ def fingerprint(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.concatenate([np.asarray(part).ravel() for part in (grey, *few)])
 
 
-def near_copies(prints: NDArray[np.uint8]) -> list[tuple[int, int]]:
+def near_copies(
+    prints: NDArray[np.uint8], crew: Crew = ALONE, progress: Callable[[int, int], None] | None = None
+) -> list[tuple[int, int]]:
     """Find pairs of near-copies.
 
     Args:
         prints: (N, BYTES) fingerprints. Of few images all pairs are compared, two billion in some seconds;
             of many, a thirtieth of all pairs (:mod:`partlabel.images.near_hashes`).
+        crew: the processes that share that out, and have the same fingerprints; all of them call this.
+        progress: called with (images looked at, images in all) by each process.
 
     Returns:
         Pairs (i, k), i > k: image i is a near-copy of k, and k of no other; each i comes once, with the k that it is
@@ -63,10 +69,18 @@ def near_copies(prints: NDArray[np.uint8]) -> list[tuple[int, int]]:
     flat = [_grey(part).std((1, 2)) >= _FLAT for part in parts]
     lively = np.flatnonzero(np.concatenate([np.zeros(0, bool), *flat]))
     hashes = [_hashes(_grey(prints[lively[low : low + _ROWS]])) for low in range(0, len(lively), _ROWS)]
-    found: dict[int, list[tuple[float, int]]] = {}
-    for one, other in candidates(np.concatenate([np.zeros(0, np.uint64), *hashes]), BITS):
-        for low in range(0, len(one), _ROWS):
-            _compare(prints, lively[one[low : low + _ROWS]], lively[other[low : low + _ROWS]], found)
+
+    def search() -> dict[int, list[tuple[float, int]]]:
+        found: dict[int, list[tuple[float, int]]] = {}
+        of_all = np.concatenate([np.zeros(0, np.uint64), *hashes])
+        for one, other in candidates(of_all, BITS, crew.rank, crew.world):
+            for low in range(0, len(one), _ROWS):
+                _compare(prints, lively[one[low : low + _ROWS]], lively[other[low : low + _ROWS]], found)
+            if progress:
+                progress(int(one[-1]) + 1, len(of_all))
+        return found
+
+    found = {i: alike for part in crew.collect(search) for i, alike in part.items()}
     pairs: dict[int, int] = {}
     for i in sorted(found):
         first = [(how, k) for how, k in found[i] if k not in pairs]

@@ -65,9 +65,15 @@ class ScoreFile:
             self.checksum = (found.metadata or {}).get(_CHECKSUM, b"").decode("ascii", "replace")
             classes = self.about["classes"]
             named = [name for name in schema.names if name == "score" or name.startswith("score_")]
-            widths = [schema.field(name).type.list_size for name in named]
+            kinds = [schema.field(name).type for name in named]
+            widths = [-1 if pa.types.is_list(kind) else kind.list_size for kind in kinds]
         except (OSError, pa.ArrowInvalid, KeyError, ValueError, AttributeError) as error:
             raise UserError(f"{path}: is no whole file of scores of all classes") from error
+        if -1 in widths:
+            raise UserError(
+                f"{path}: holds the scores of some classes of each image; all are needed, which partlabel predict "
+                "--dense writes"
+            )
         self._start = np.concatenate([[0], np.cumsum(self._groups)]).astype(np.int64)
         self._columns = dict(zip(np.cumsum([0, *widths])[:-1].tolist(), zip(named, widths, strict=True), strict=True))
         if sum(widths) != len(classes):

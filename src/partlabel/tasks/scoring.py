@@ -23,16 +23,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs
 import torch
 from numpy.typing import NDArray
 
 from partlabel.core.compute import default_device
 from partlabel.core.errors import UserError
-from partlabel.core.files import cache_folder, replacing, temporary_folder
+from partlabel.core.files import cache_folder, make_folder, replacing, temporary_folder
 from partlabel.core.progress import Reporter
 from partlabel.images import ImageError, check, resolve
 from partlabel.images.among import among
 from partlabel.images.contents import facts_of, known_contents
+from partlabel.images.shards import MANIFEST, Manifest, Place
 from partlabel.models.model import Model
 from partlabel.models.onnx import OnnxModel
 from partlabel.models.score_files import ScoreFile, ScoreWriter
@@ -49,6 +51,7 @@ LIMIT = 32 * 2**30
 #: seconds within which stored scores may be in use by another process
 _IN_USE = 3600.0
 _HASH = pa.binary(32)
+_SHARD = re.compile(r"manifest\.parquet|part-\d+\.parquet")
 #: what is said where neither images nor scores are given
 NEITHER = "either the folder of the images is needed (--images), or one of their scores (--scores)"
 
@@ -116,7 +119,8 @@ def scores_of(
         model: the classifier.
         names: of the images.
         images: the folder that the names start from; not needed with stored scores.
-        stored: a folder of shards with the scores of all classes.
+        stored: a folder of shards with the scores of all classes, or the address of one in a bucket, which is copied
+            into the cache, each shard once.
         elsewhere: see :func:`partlabel.images.resolve`.
 
     Raises:
@@ -124,24 +128,58 @@ def scores_of(
             lack images.
     """
     if stored is not None:
-        return _of_shards(model, names, Path(stored), elsewhere)
+        place = Place.of(stored)
+        folder = Path(stored) if place.is_local else fetched(place)
+        return _of_shards(model, names, folder, place.text, elsewhere)
     if images is None:
         raise UserError(NEITHER)
     return scored(model, resolve(names, images, elsewhere))
 
 
+def fetched(place: Place) -> Path:
+    """Copy scores from a bucket into the cache, without the shards that are there and have not changed.
+
+    Raises:
+        UserError: they cannot be read, or the disk has no room.
+    """
+    folder = cache_folder() / "scores" / hashlib.blake2b(place.text.encode(), digest_size=16).hexdigest()
+    make_folder(folder)
+    os.utime(folder)
+    names = [name for name in place.names() if _SHARD.fullmatch(name)]
+    found = place.ask(lambda: place.files.get_file_info([f"{place.path}/{name}" for name in names]))
+    todo = []
+    for name, about in zip(names, found, strict=True):
+        own = (folder / name).stat() if (folder / name).exists() else None
+        if own is None or (own.st_size, own.st_mtime_ns) != (about.size, about.mtime_ns):
+            todo.append((name, about))
+    _check_room(folder, sum(about.size for _, about in todo))
+    with Reporter().bar("copying scores", "bytes") as bar:
+        done, in_all = 0, sum(about.size for _, about in todo)
+        for name, about in todo:
+            with replacing(folder / name) as temporary:
+                pyarrow.fs.copy_files(about.path, str(temporary), place.files, pyarrow.fs.LocalFileSystem())
+                os.utime(temporary, ns=(about.mtime_ns, about.mtime_ns))
+            bar(done := done + about.size, in_all)
+    for path in folder.glob("*.parquet"):
+        if path.name not in names:
+            path.unlink(missing_ok=True)
+    return folder
+
+
 def _of_shards(
-    model: Model | OnnxModel, names: pa.StringArray, folder: Path, elsewhere: tuple[str, Path] | None
+    model: Model | OnnxModel, names: pa.StringArray, folder: Path, text: str, elsewhere: tuple[str, Path] | None
 ) -> Scores:
+    """The scores of images in a folder, which a person calls ``text``."""
     paths = sorted(folder.glob("part-*.parquet"))
     if not paths:
-        raise UserError(f"{folder}: no scores lie there; partlabel predict RUN IMAGES -o {folder} --dense writes them")
+        what = "is no folder of scores" if folder.is_file() else "no scores lie there"
+        raise UserError(f"{text}: {what}; partlabel predict RUN IMAGES -o FOLDER --dense writes them")
     files = [ScoreFile(path) for path in paths]
     devices = ("cpu",) if isinstance(model, OnnxModel) else ("cpu", "cuda", "mps")
     digests = {model_digest(model, device) for device in devices}
     wrong = [str(file.path) for file in files if file.about.get("model") not in digests]
     if wrong:
-        raise UserError(f"{folder}: the scores are of another model, or of another version of partlabel", wrong)
+        raise UserError(f"{text}: the scores are of another model, or of another version of partlabel", wrong)
     there = pa.concat_arrays([file.column("image") for file in files])
     place = pc.index_in(names, value_set=there).fill_null(-1)  # pyrefly: ignore[missing-attribute]
     at = place.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -157,16 +195,26 @@ def _of_shards(
         at[left] = among(names.take(pa.array(left)).to_pylist(), there.to_pylist())
     if (at < 0).any():
         lacking = names.take(pa.array(np.flatnonzero(at < 0))).to_pylist()
-        raise UserError(f"{folder}: {len(lacking)} of {len(names)} images have no scores there", lacking)
+        said = f"{text}: {len(lacking)} of {len(names)} images have no scores there"
+        manifest = _manifest(folder)
+        if manifest is not None and len(manifest) > len(files):
+            said += (
+                f"; {len(manifest) - len(files)} of {len(manifest)} shards are missing, which the same "
+                "partlabel predict would write"
+            )
+        raise UserError(said, lacking)
     return read_scores(files, at)
 
 
 def _scored_folder(folder: Path) -> Path | None:
     """The folder whose images a folder of scores is about; None where it has no manifest that can be read."""
-    from partlabel.images.shards import MANIFEST, Manifest
+    manifest = _manifest(folder)
+    return None if manifest is None else Path(manifest.source).resolve()
 
+
+def _manifest(folder: Path) -> Manifest | None:
     path = folder / MANIFEST
-    return Path(Manifest.read(path, str(path)).source).resolve() if path.is_file() else None
+    return Manifest.read(path, str(path)) if path.is_file() else None
 
 
 def write_predictions(

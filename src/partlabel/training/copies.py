@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from partlabel.core.compute import ALONE, Crew
+from partlabel.core.progress import Reporter
 from partlabel.core.text import plural, some
 from partlabel.images.near_copies import near_copies
 from partlabel.labels.groups import tie
@@ -37,25 +40,37 @@ class Copies:
         return (self.first != np.arange(len(self.first))) & ~self.exact
 
 
-def find_copies(contents: NDArray[np.bytes_], prints: NDArray[np.uint8]) -> Copies:
-    """Find copies by the hashes (N,) of their files, and near-copies by fingerprints (N, BYTES)."""
+def find_copies(
+    contents: NDArray[np.bytes_],
+    prints: NDArray[np.uint8],
+    crew: Crew = ALONE,
+    progress: Callable[[int, int], None] | None = None,
+) -> Copies:
+    """Find copies by the hashes (N,) of their files, and near-copies by fingerprints (N, BYTES).
+
+    The last arguments are those of :func:`partlabel.images.near_copies.near_copies`.
+    """
     _, earliest, number = np.unique(contents, return_index=True, return_inverse=True)
     first = earliest[number]
     exact = first != np.arange(len(first))
     rows = np.flatnonzero(~exact)
-    pairs = near_copies(prints[rows])
+    pairs = near_copies(prints[rows], crew, progress)
     if len(pairs) <= _ALL_ALIKE * len(rows):
         for i, k in pairs:
             first[rows[i]] = rows[k]
     return Copies(first, exact, len(pairs))
 
 
-def tied(train: Prepared, own: Prepared | None) -> tuple[Prepared, Prepared | None, list[str], int]:
+def tied(
+    train: Prepared, own: Prepared | None, reporter: Reporter | None = None, crew: Crew = ALONE
+) -> tuple[Prepared, Prepared | None, list[str], int]:
     """Put copies into one group, so that no split, fold or resample parts them.
 
     Args:
         train: labels and images.
         own: those to validate on, where they are a table of their own; its images may be those of ``train``.
+        reporter: shows the progress, where the images are many.
+        crew: the processes that share the search out.
 
     Returns:
         Both with the groups; what a user should know of the copies; and how many images are in ``own`` alone and look
@@ -68,7 +83,8 @@ def tied(train: Prepared, own: Prepared | None) -> tuple[Prepared, Prepared | No
         table = table.merge(own.table, conflicts="first")
         contents = np.concatenate([contents, own.contents[new]])
         prints = np.concatenate([prints, own.prints[new]])
-    found = find_copies(contents, prints)
+    with (reporter or Reporter(quiet=True)).bar("looking for near-copies") as bar:
+        found = find_copies(contents, prints, crew, bar)
     groups = tie(table.images, table.groups, found.first)
     looks = int((found.near & (np.arange(len(contents)) >= count) & (found.first < count)).sum())
     said = cautions(table, found)

@@ -128,7 +128,7 @@ def prepare_data(
     settings = (config.images, config.workers, report)
     prepared = prepare(labels, images, *settings, crew=crew)
     own = None if validation is None else prepare(validation, images, *settings, elsewhere, crew)
-    prepared, own, copies, looks = tied(prepared, own)
+    prepared, own, copies, looks = tied(prepared, own, report, crew)
     shared = Shared()
     if own is not None:
         shared = replace(check_leaks(prepared.table, prepared.contents, own.table, own.contents), by_looks=looks)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
+from partlabel.app.cli.paths import is_address
 from partlabel.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -114,24 +115,25 @@ def predict(
         from partlabel.tasks.prediction_files import Keep
         from partlabel.tasks.scoring import scored, write_predictions
 
-        if output.suffix not in ("", *_ENDINGS):
+        suffix = "" if is_address(output) else output.suffix
+        if suffix not in ("", *_ENDINGS):
             raise UserError(f"{output}: predictions are written as {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}")
-        if wide and output.suffix != ".csv":
-            raise UserError(f"--wide belongs to .csv; {output.suffix or 'a folder'} has one form")
+        if wide and suffix != ".csv":
+            raise UserError(f"--wide belongs to .csv; {suffix or 'a folder'} has one form")
         model = open_classifier(run)
         keep = Keep.of(model, top, dense)
-        if not output.suffix:
+        if not suffix:
             _predict_shards(run, source, output, images, keep, on_bad, engine, report)
             return
         if engine != "processes":
             raise UserError("Ray works on shards: give a folder as output")
         names, paths, left_out = list_images(source, images)
         names, paths, bad = _usable(source, names, paths, on_bad)
-        if output.suffix in (".csv", ".parquet") and not wide:
+        if suffix in (".csv", ".parquet") and not wide:
             write_predictions(output, model, names, paths, keep)
         else:
             found = predictions(model, names, scored(model, paths).dense())
-            if output.suffix == ".html":
+            if suffix == ".html":
                 from partlabel.app.contact_sheet import write_contact_sheet
 
                 write_contact_sheet(output, model, paths, found, source.name or source.resolve().name)

@@ -26,6 +26,11 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9]+:/")
 _MANY = 20_000
 
 
+def is_address(path: Path) -> bool:
+    """Whether it is the address of a bucket."""
+    return bool(_ADDRESS.match(str(path)))
+
+
 def check_paths(command: str, given: inspect.BoundArguments) -> None:
     """Refuse paths that are not there, or that cannot be written, before anything heavy is imported.
 
@@ -44,7 +49,8 @@ def check_paths(command: str, given: inspect.BoundArguments) -> None:
             shards = command == "predict" and name == "output" and not path.suffix
             reason = _unwritable(path, folder=command in _MAKE_FOLDERS or shards)
         elif name in _FOLDERS:
-            reason = "" if path.is_dir() else f"not a folder: {path}{_meant(path)}"
+            there = f"{path} is a file, where a folder is wanted" if path.is_file() else ""
+            reason = "" if path.is_dir() else there or f"not a folder: {path}{_meant(path)}"
         else:
             reason = "" if path.exists() else f"there is no {path}{_meant(path)}"
             if name in _TABLES and path.is_file() and (instead := not_imported(str(path))):
@@ -85,7 +91,7 @@ def _paths(command: str, given: inspect.BoundArguments) -> Iterator[tuple[str, P
             yield name, Path(value)
         several = value if isinstance(value, tuple) else (value,)
         for path in several:
-            if not isinstance(path, Path) or _ADDRESS.match(str(path)):
+            if not isinstance(path, Path) or is_address(path):
                 continue
             if (
                 (name in ("source", "more") and not _is_pattern(str(path))) or name in _READ or name in _WRITTEN

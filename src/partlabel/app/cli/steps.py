@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from partlabel.app.cli.paths import is_address
 from partlabel.core.text import as_typed
 
 #: gives the command to name after the one that runs; asked when that one is done, as it looks at what was written
@@ -54,16 +55,21 @@ def _after_complete(given: Mapping[str, Any]) -> str:
 def _after_predict(given: Mapping[str, Any]) -> str:
     """Look at what was found; then, of a run, make the file that other programs use."""
     run, source, output = given["run"], given["source"], given["output"]
-    if not output.suffix:
+    if is_address(output) or not output.suffix:
         table = run / "validation.parquet"
         return as_typed("partlabel", "evaluate", run, table, "--scores", output) if table.is_file() else ""
-    base = () if given.get("images") is None else ("--images", given["images"])
+    base = _folder(given)
     if output.suffix != ".html":
         return as_typed("partlabel", "predict", run, source, *base, "-o", output.with_suffix(".html"))
     if run.is_dir():
         images = source if source.is_dir() else _images(given)
         return as_typed("partlabel", "export", run, "--images", images, "-o", _free("model.onnx"))
     return as_typed("partlabel", "predict", run, source, *base, "-o", output.with_suffix(".xlsx"))
+
+
+def _folder(given: Mapping[str, Any]) -> tuple[str | Path, ...]:
+    """The folder of the images, where it was named."""
+    return () if given.get("images") is None else ("--images", given["images"])
 
 
 def _after_next(given: Mapping[str, Any]) -> str:
@@ -96,7 +102,7 @@ def _after_demo(given: Mapping[str, Any]) -> str:
 
 
 _STEPS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "import": lambda given: as_typed("partlabel", "inspect", given["output"]),
+    "import": lambda given: as_typed("partlabel", "inspect", given["output"], *_folder(given)),
     "inspect": lambda given: _train(given["labels"], given),
     "simulate": lambda given: _train(given["output"], given),
     "train": lambda given: _report(given["output"], given),

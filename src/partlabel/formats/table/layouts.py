@@ -15,8 +15,15 @@ from partlabel.formats.coding import PRESENT
 from partlabel.formats.report import Tally
 from partlabel.formats.table.entries import Entries, parse_list
 from partlabel.formats.table.job import Job
-from partlabel.formats.table.options import CLASS_COLUMNS, IMAGE_COLUMNS, TAG_COLUMNS, VALUE_COLUMNS, TableOptions
-from partlabel.formats.table.tables import Table
+from partlabel.formats.table.options import (
+    CLASS_COLUMNS,
+    IMAGE_COLUMNS,
+    OTHER_IMAGE_COLUMNS,
+    TAG_COLUMNS,
+    VALUE_COLUMNS,
+    TableOptions,
+)
+from partlabel.formats.table.tables import Table, usual_name
 
 
 def read_wide(job: Job, table: Table) -> None:
@@ -25,7 +32,7 @@ def read_wide(job: Job, table: Table) -> None:
     Raises:
         UserError: no column for one of the classes that are wanted, or none at all; a column with labels but no name.
     """
-    image = table.usual_column(job.options.image_column, IMAGE_COLUMNS, "image")
+    image = table.usual_column(job.options.image_column, IMAGE_COLUMNS, "image", OTHER_IMAGE_COLUMNS)
     columns = _label_columns(job, table, image)
     names = [table.header[i].strip() for i in columns]
     values = job.values(names, [f":{i + 1}" for i in columns])
@@ -82,7 +89,7 @@ def _close(name: str, names: Sequence[str]) -> str:
 def read_long(job: Job, table: Table) -> None:
     """Read a row for each label; without a value column each row says that its class is present."""
     options = job.options
-    image = table.usual_column(options.image_column, IMAGE_COLUMNS, "image")
+    image = table.usual_column(options.image_column, IMAGE_COLUMNS, "image", OTHER_IMAGE_COLUMNS)
     cls = table.usual_column(options.class_column, CLASS_COLUMNS, "class")
     columns = [image, cls]
     if options.value_column is not None or {name.strip().casefold() for name in table.header} & set(VALUE_COLUMNS):
@@ -113,7 +120,7 @@ def read_tags(job: Job, table: Table) -> None:
         UserError: the separator of the tags is not given, or cells that cannot be read (all are listed).
     """
     options = job.options
-    image = table.usual_column(options.image_column, IMAGE_COLUMNS, "image")
+    image = table.usual_column(options.image_column, IMAGE_COLUMNS, "image", OTHER_IMAGE_COLUMNS)
     tags = table.usual_column(options.tags_column, TAG_COLUMNS, "tags")
     job.note_unused(table, [image, tags])
     entries = Entries(job, table.path, options.entries, f":{tags + 1}")
@@ -127,14 +134,14 @@ def read_tags(job: Job, table: Table) -> None:
 
 def find_layout(table: Table, options: TableOptions) -> str:
     """Tell the layout of a table by the options, its header, and cells that hold lists."""
-    names = {name.strip().casefold() for name in table.header}
+    names = {usual_name(name) for name in table.header}
     if options.tag_separator is not None or options.tags_column is not None:
         return "tags"
     if options.class_column is not None or options.value_column is not None:
         return "long"
-    if all(names & set(usual) for usual in (IMAGE_COLUMNS, CLASS_COLUMNS, VALUE_COLUMNS)):
+    if all(names & set(usual) for usual in (IMAGE_COLUMNS + OTHER_IMAGE_COLUMNS, CLASS_COLUMNS, VALUE_COLUMNS)):
         return "long"
-    usual = [i for i, name in enumerate(table.header) if name.strip().casefold() in TAG_COLUMNS]
+    usual = [i for i, name in enumerate(table.header) if usual_name(name) in TAG_COLUMNS]
     if len(usual) == 1:
         first = next(table.batches(usual), None)
         cells = [] if first is None else [cell for cell in first.columns[0].unique().to_pylist() if cell.strip()]

@@ -27,6 +27,11 @@ IMAGE_COLUMNS = (
     "fname",
     "path",
 )
+#: names that say the same, and may be classes: they count where there is none of the others
+OTHER_IMAGE_COLUMNS = (
+    *("photo", "photo_id", "photo_name", "picture", "picture_name", "pic", "image_file", "image_filename", "image_url"),
+    *("url", "foto", "bild", "imagen", "imagem", "immagine", "afbeelding"),
+)
 CLASS_COLUMNS = ("label", "label_name", "labelname", "class", "class_name", "classname", "category")
 VALUE_COLUMNS = ("value", "confidence", "present", "state")
 TAG_COLUMNS = ("tags", "labels", "classes", "categories")
@@ -79,7 +84,10 @@ class TableOptions(CommonOptions):
     )
     group: str | None = option(None, read_as.text, "column whose images a split keeps together, such as the patient")
     image_column: str | None = option(
-        None, read_as.text, f"column with the image names; otherwise one of {', '.join(IMAGE_COLUMNS)}"
+        None,
+        read_as.text,
+        f"column with the image names; otherwise one of {', '.join(IMAGE_COLUMNS)}; where there is none of those, "
+        f"{', '.join(OTHER_IMAGE_COLUMNS)}",
     )
     class_column: str | None = option(
         None, read_as.text, f"column with the class of a long table; otherwise one of {', '.join(CLASS_COLUMNS)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,13 @@ from partlabel.core.errors import UserError
 
 #: cells that are held at once where a table is read row by row
 _BATCH_CELLS = 1 << 20
+
+_SPACES = re.compile(r"[\s_-]+")
+
+
+def usual_name(column: str) -> str:
+    """Return how usual names of columns are compared: without case, and with ``_`` for spaces and hyphens."""
+    return _SPACES.sub("_", column.strip().casefold())
 
 
 def batch_rows(columns: int) -> int:
@@ -81,15 +89,23 @@ class Table(ABC):
         problem = "no column" if not found else f"{len(found)} columns"
         raise self.refusal(f"{problem} named {name!r}; a column can be given by number, as in #1")
 
-    def usual_column(self, wanted: str | None, known: Sequence[str], what: str) -> int:
-        """Return the number of a column by its name, or by one of the usual names.
+    def usual_column(self, wanted: str | None, known: Sequence[str], what: str, otherwise: Sequence[str] = ()) -> int:
+        """Return the number of a column by its name, or by one of the usual names, whatever their case and spaces.
+
+        Args:
+            wanted: its name; None looks for a usual one.
+            known: usual names.
+            what: it is for.
+            otherwise: names that count where there is none of the others.
 
         Raises:
             UserError: no such column, or several.
         """
         if wanted is not None:
             return self.column(wanted)
-        found = [i for i, name in enumerate(self.header) if name.strip().casefold() in known]
+        names = [usual_name(name) for name in self.header]
+        found = [i for i, name in enumerate(names) if name in known]
+        found = found or [i for i, name in enumerate(names) if name in otherwise]
         if len(found) == 1:
             return found[0]
         problem = "no column" if not found else f"{len(found)} columns"
