@@ -68,8 +68,8 @@ def _head(description: dict[str, Any], name: str) -> str:
     which = "the model with the best validation" if name == "best" else "the model of the last epoch"
     return (
         "# Model card\n\n"
-        f"A multi-label image classifier of {len(description['classes']):,} classes, trained with partlabel from "
-        f"partly known labels. This is {which}.\n\n"
+        f"A multi-label image classifier of {plural(len(description['classes']), 'class')}, trained with partlabel "
+        f"from partly known labels. This is {which}.\n\n"
         f"- Network: {network}\n"
         f"- Input: RGB, {shape['size']} x {shape['size']} pixels; {shape['resize']}; {shape['orientation']}; "
         f"transparent pixels on {shape['background']}"
@@ -90,7 +90,7 @@ def _data(run: Run) -> str:
     lines = [
         "## Training data",
         "",
-        f"- {table.num_images:,} images, {table.num_classes:,} classes",
+        f"- {plural(table.num_images, 'image')}, {plural(table.num_classes, 'class')}",
         f"- {known:,} of {pairs:,} labels known ({known / max(pairs, 1):.1%}): {int(present.sum()):,} present, "
         f"{int(absent.sum()):,} absent",
         f"- Origin of the labels: {', '.join(f'{count:,} {name}' for name, count in origins.items()) or 'none'}",

@@ -51,8 +51,8 @@ def check_labels(table: LabelTable, assume_absent: bool) -> None:
     present, absent = table.class_counts()
     if not absent.sum() and not assume_absent:
         warnings.warn(
-            "no class has a known absent label; the loss is minimal when everything is called present. "
-            "Add absent labels, or train with assume_absent, which takes every unknown label as absent",
+            "no class has a known absent label; the loss is minimal when everything is called present. Add absent "
+            "labels, or train with assume_absent (--assume-absent), which takes every unknown label as absent",
             PartlabelWarning,
             stacklevel=2,
         )

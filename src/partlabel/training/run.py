@@ -19,6 +19,7 @@ from partlabel.core import html
 from partlabel.core.errors import UserError
 from partlabel.core.files import to_toml
 from partlabel.core.records import CHECKSUM, WRONG, checksum, checksum_of_rows, read_record
+from partlabel.core.text import plural
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import Metrics
@@ -108,8 +109,9 @@ class Run:
         labels = self.labels
         lines = [
             f"Run {self.folder}{state}",
-            f"{self.config.model.backbone}, {self.config.images.size} px, {head}; {labels.num_known:,} known labels of "
-            f"{labels.num_images:,} images and {labels.num_classes:,} classes",
+            f"{self.config.model.backbone}, {self.config.images.size} px, {head}; "
+            f"{plural(labels.num_known, 'known label')} of "
+            f"{plural(labels.num_images, 'image')} and {plural(labels.num_classes, 'class')}",
         ]
         return lines if self.headline is None else [*lines, *say(self.headline).splitlines()]
 

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
 from partlabel.core.errors import UserError
+from partlabel.core.text import plural
 
 if TYPE_CHECKING:
     from partlabel.tasks.export import Exported, Int8Exported
@@ -69,7 +70,7 @@ def export(
         else:
             lines = _lines(done)
         size = described["preprocessing"]["size"]
-        lines.insert(0, f"{output}: {kind}, {len(described['classes']):,} classes, images of {size} px")
+        lines.insert(0, f"{output}: {kind}, {plural(len(described['classes']), 'class')}, images of {size} px")
         report({"output": str(output), "opset": opset, "int8": int8, **values}, "\n".join(lines))
 
 

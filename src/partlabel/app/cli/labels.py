@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 
 from partlabel.app.cli.output import Json, reporting
 from partlabel.core.errors import UserError
+from partlabel.core.text import plural
 
 group = App(
     name="labels", help="Merge and compare label tables, add answers of people, take back the labels of a model."
@@ -93,7 +94,7 @@ def undo(
         gone = table.num_known - made.num_known
         report(
             {"output": str(output), "taken_back": gone, "known": made.num_known},
-            f"{output}: {gone:,} labels taken back, {made.num_known:,} are known",
+            f"{output}: {plural(gone, 'label')} taken back, {made.num_known:,} are known",
         )
 
 
@@ -207,6 +208,7 @@ def simulate(
         }
         report(
             result,
-            f"{output}: {made.num_images:,} images, {made.num_classes:,} classes, {known:,} of {pairs:,} labels known "
+            f"{output}: {plural(made.num_images, 'image')}, {plural(made.num_classes, 'class')}, "
+            f"{known:,} of {pairs:,} labels known "
             f"({known / max(pairs, 1):.1%}): {present:,} present, {known - present:,} absent",
         )

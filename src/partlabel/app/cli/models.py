@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from partlabel.app.cli.output import Json, reporting
 from partlabel.app.cli.paths import is_address
 from partlabel.core.errors import UserError
+from partlabel.core.text import plural
 
 if TYPE_CHECKING:
     from partlabel.models.model import Model
@@ -185,7 +186,7 @@ def _say_predicted(
         "skipped": [{"picture": path, "reason": reason} for path, reason in bad],
         "left_out": left_out,
     }
-    lines = [f"{output}: {count:,} images, {len(model.classes):,} classes"]
+    lines = [f"{output}: {plural(count, 'image')}, {plural(len(model.classes), 'class')}"]
     sources = ", ".join(f"{count:,} {name}" for name, count in decided["sources"].items())
     lines.append(f"thresholds: {model.threshold_goal} ({sources})")
     lines += [f"left out: {path}: {reason}" for path, reason in bad]

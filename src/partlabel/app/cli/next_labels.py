@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from partlabel.app.cli.output import Json, reporting
+from partlabel.core.text import plural
 
 Output = Annotated[Path, Parameter(alias="-o")]
 
@@ -98,7 +99,8 @@ def answers(labels: Path, answered: Path, /, *, output: Output, json: Json = Fal
         table, counts = add_answers(LabelTable.read_parquet(labels), read_answers(answered))
         table.write_parquet(output)
         lines = [
-            f"{output}: {counts['added']:,} labels added, {counts['replaced']:,} labels of a model replaced, "
+            f"{output}: {plural(counts['added'], 'label')} added, "
+            f"{plural(counts['replaced'], 'label')} of a model replaced, "
             f"{counts['resampled']:,} known labels count as sampled now, {counts['unchanged']:,} were there already"
         ]
         for why in WHY:
@@ -113,8 +115,8 @@ def _text(result: dict[str, Any], output: Path, label_studio: Path | None) -> st
     counts = [row["questions"] for row in result["classes"]]
     each = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
     lines = [
-        f"{output}: {result['questions']:,} questions, {each} about each class: {result['seek']:,} seek what is "
-        f"present, {result['uncertain']:,} are uncertain, {result['random']:,} are drawn at random"
+        f"{output}: {plural(result['questions'], 'question')}, {each} about each class: {result['seek']:,} seek what "
+        f"is present, {result['uncertain']:,} are uncertain, {result['random']:,} are drawn at random"
     ]
     if result["known_already"]:
         lines.append(f"{result['known_already']:,} more pairs were drawn at random and are known already")

@@ -89,7 +89,8 @@ def _trained(run: Run, folder: Path) -> str:
     if summary["images_skipped"]:
         lines.append(f"Left out as missing or not readable: {plural(summary['images_skipped'], 'image')}")
     if summary["labels_added"]:
-        lines.append(f"Added: {summary['labels_added']:,} labels of the model in {len(summary['rounds'])} rounds")
+        rounds = plural(len(summary["rounds"]), "round")
+        lines.append(f"Added: {plural(summary['labels_added'], 'label')} of the model in {rounds}")
     measured = summary["best"]["validation"]
     if measured and measured["mean_ap"] is not None:
         lines.append(f"Best epoch: {summary['best_epoch']}, chosen by the known labels of the validation part")
