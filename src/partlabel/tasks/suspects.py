@@ -128,7 +128,8 @@ def check_table(
 ) -> Suspects:
     """Rank the known labels that heads contradict which have not seen them; see :func:`out_of_fold`.
 
-    Where images and classes are many, the heads are learned for some classes at a time.
+    Where images times classes are over ``_PAIRS``, the heads are learned for some classes at a time. Each time the
+    images are dealt out into folds anew, by the labels of those classes, so that other folds come out than of all.
     """
     most = max(_FEWEST, _PAIRS // max(table.num_images, 1))
     scores = np.full(table.num_known, np.nan, np.float32)
