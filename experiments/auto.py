@@ -35,7 +35,7 @@ def row(features: dict[str, Features], table: LabelTable, own: Any, held: Any, t
     for name in NAMES:
         for words, rounds in ((name, Round()), (f"{name} without", None)):
             x = features[name][own]
-            scores = out_of_fold(x[rows], table.select(rows), rounds=rounds)
+            scores = out_of_fold(x[rows], table.select(rows), rounds=rounds).dense()
             tried.append(Candidate(words, {}, 0.0, precision_of(scores, table.select(rows))))
             gives[words] = mean_ap(fit(x, labels, rounds=rounds).scores(features[name][held]), truth)
     best, reason = decide(tried)

@@ -160,10 +160,10 @@ def regret(x: Features, labels: NDArray[np.int8], x_test: Features, truth: NDArr
     """MAP on held-out images with the chosen strength, and with the best of all multiples of it."""
     images = FeatureSpace(x, labels)
     everything = np.arange(len(labels))
-    kappa = discriminant._strength(images, discriminant._first(images, labels, everything), labels)
+    kappa = discriminant._strength(images, discriminant._first(images, labels, everything), int((labels > 0).sum()))
     parts = discriminant.assign_folds(labels, 5, 0)
     raw = discriminant._raw_out_of_fold(images, labels, parts, Round(), [kappa] * 5)
-    chosen = kappa * discriminant._FACTORS[discriminant._chosen(raw, labels)]
+    chosen = kappa * discriminant._FACTORS[raw.chosen()]
     means, _ = discriminant._learn(images, labels, everything, Round(), kappa)
     z = (x_test - images.mean.astype(np.float32)) @ (images.vectors / images.deviation[:, None]).astype(np.float32)
     usable = means.effective > 0

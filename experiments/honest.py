@@ -84,7 +84,7 @@ def row(way: str, size: str, seed: int, features: Floats, labels: NDArray[np.int
     all_labels = labels[np.ix_(chosen, columns)]
     given = np.where(known(way, all_labels, other[np.ix_(chosen, columns)], random), all_labels, 0).astype(np.int8)
     names = [str(c) for c in columns]
-    scores = out_of_fold(features[chosen], given, seed=seed)
+    scores = out_of_fold(features[chosen], given, seed=seed).dense()
     found = headline(scores, given, names, seed=seed)
     of = {"way": way, "size": size, "seed": seed, "classes": len(names), "measured": int(found.measured.sum())}
     if not found.measured.any():

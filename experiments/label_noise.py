@@ -44,7 +44,7 @@ def row(size: str, share: float, seed: int, features: NDArray[np.floating], tabl
     flipped = given & (random.random(labels.shape) < share)
     noisy = np.where(given, np.where(flipped, -labels, labels), 0).astype(np.int8)
     own = LabelTable.from_dense(drawn.images, drawn.classes, noisy)
-    scores = out_of_fold(features[rows], own, seed=seed)
+    scores = out_of_fold(features[rows], own, seed=seed).dense()
     judged = np.isfinite(scores).all(0)
     own = own.select_classes([own.classes[c] for c in np.flatnonzero(judged)])
     scores, flipped = scores[:, judged], flipped[:, judged]

@@ -92,7 +92,7 @@ def cleanlab_rows(
 def measure(features: NDArray[np.float32], table: LabelTable, seed: int) -> dict[str, Any]:
     """All rankings of one table whose labels are right."""
     noisy, flipped = flip(table, FLIPPED, seed)
-    scores = out_of_fold(features, noisy, seed=seed)
+    scores = out_of_fold(features, noisy, seed=seed).dense()
     probabilities = calibrated(scores, noisy)
     count = int(flipped.sum())
     rows: dict[str, Any] = {}

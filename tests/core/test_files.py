@@ -174,6 +174,7 @@ def test_refusals_of_the_disk_are_told_from_other_errors(tmp_path, number):
     assert refusal(OSError(number, os.strerror(number), str(here)), here) == os.strerror(number)
     assert refusal(OSError(number, os.strerror(number), str(other)), here) is None
     assert refusal(RuntimeError(f"I/O error: {os.strerror(number)} (os error {number})"), here)
+    assert refusal(RuntimeError("basic_ios::clear: iostream error"), here)  # torch, at the end of a file
     assert refusal(ValueError("out of range"), here) is None
     with pytest.raises(UserError, match="cannot be written"), replacing(here) as temporary:
         raise OSError(number, os.strerror(number), str(temporary))

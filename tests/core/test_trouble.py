@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import ast
+import csv
 import errno
+import json
 import os
 import re
+import tomllib
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from lxml import etree
 
 import partlabel
 from partlabel.app import cli
-from partlabel.core.errors import UserError
-from partlabel.core.trouble import keep, machine_says, short_of_memory
+from partlabel.core.errors import UserError, heard
+from partlabel.core.trouble import keep, machine_says, plainly, short_of_memory
 
 
 @pytest.fixture
@@ -189,7 +194,54 @@ def test_few_files_are_kept(cache):
 
 _FOREIGN = re.compile(
     r"\bException\b|RuntimeError|\bpa\.|Safetensor|zipfile|tarfile|zlib|_DAMAGED|_BROKEN|onnx|EOFError"
+    r"|msgspec|TOMLDecode|XMLSyntax|Unicode|JSONDecode|csv\.Error|yaml|_WRONG|RecursionError"
 )
+
+
+QUOTES = "quotes, line ends or NUL characters stand where a table has none"
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        (
+            lambda: msgspec.json.decode(b'{"a": [1, "x"]}', type=dict[str, list[int]]),
+            "[...][1]: a whole number is expected, not text",
+        ),
+        (lambda: msgspec.json.decode(b"[1", type=list[int]), "is no JSON, or is cut off"),
+        (lambda: json.loads("{]"), "is no JSON from line 1 column 2 on"),
+        (lambda: tomllib.loads("a = 1e"), "is no TOML at line 1, column 6"),
+        (lambda: b"\xff".decode(), "is not UTF-8 text"),
+        (lambda: etree.fromstring("<a><b></a>"), "is no XML"),
+        (lambda: json.loads("1" * 5000), "a number has too many digits"),
+        (
+            lambda: list(csv.reader(['"a"b'], strict=True)),
+            "quotes, line ends or NUL characters stand where a table has none",
+        ),
+    ],
+)
+def test_parsers_are_put_into_plain_words_and_kept(cache, read, said):
+    heard.clear()
+    with pytest.raises((ValueError, SyntaxError, csv.Error)) as caught:
+        read()
+    assert plainly(caught.value) == said
+    path = keep(UserError("several files"), [])
+    assert path is not None
+    assert str(caught.value) in path.read_text(encoding="utf-8")
+    assert not heard
+    assert plainly(ValueError("own words")) == plainly(UserError("own words")) == "own words"
+
+
+def test_a_collection_of_mistakes_keeps_the_words_of_the_library(cache, tmp_path, capsys):
+    for name, text in (("a.json", '{"shapes": 3}'), ("b.json", "{")):
+        (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "in" / name).write_text(text)
+    assert cli.main(["import", "labelme", str(tmp_path / "in"), "-o", str(tmp_path / "t.parquet")]) == 2
+    said = capsys.readouterr().err
+    (kept,) = (cache / "errors").iterdir()
+    assert f"what the library said is in {kept}" in said
+    assert "Expected" not in said
+    assert "Expected" in kept.read_text(encoding="utf-8")
 
 
 def test_no_message_quotes_what_a_library_said():
@@ -201,9 +253,11 @@ def test_no_message_quotes_what_a_library_said():
                 continue
             if not _FOREIGN.search(ast.unparse(handler.type)):
                 continue
-            for raised in ast.walk(handler):
-                if isinstance(raised, ast.Raise) and raised.exc is not None:
-                    shown = [part.value for part in ast.walk(raised.exc) if isinstance(part, ast.FormattedValue)]
-                    if any(isinstance(value, ast.Name) and value.id == handler.name for value in shown):
-                        quoting.append(f"{path.name}:{raised.lineno}")
+            quoting += [
+                f"{path.name}:{part.lineno}"
+                for part in ast.walk(handler)
+                if isinstance(part, ast.FormattedValue)
+                and isinstance(part.value, ast.Name)
+                and part.value.id == handler.name
+            ]
     assert quoting == []

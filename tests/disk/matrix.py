@@ -229,7 +229,7 @@ PARTS = ("first", "kinds", "ends", "all")
 def kind_of(call: str) -> str:
     """What a call does to which file, whatever numbers and chance are in its name."""
     call = re.sub(r"[0-9a-f]{6,}|\d+", "#", call)
-    return re.sub(r"(partlabel-#-#-|pymp-|quant\.|listener-|\.tmp)[-\w]+", r"\1", call)
+    return re.sub(r"(partlabel-#-#-|pymp-|quant\.|listener-|\.tmp)[-#\w]+", r"\1", call)
 
 
 def chosen_calls(goods: dict[str, Good], part: str) -> dict[str, set[int]]:

@@ -172,7 +172,7 @@ def test_one_file_for_each_sample(tmp_path):
         save(tmp_path / "samples" / f"{number:06}-5f.json", sample(name, labels=several("dog")))
     assert rows(formats.read("fiftyone", tmp_path)[0]) == {"a.jpg": [1], "b.jpg": [1]}
     (bad := tmp_path / "samples" / "2.json").write_text('{"filepath":\n 3, "labels": null}')
-    assert refuse(tmp_path).offenders[0].startswith(f"{bad}: Expected `str`, got `int`")
+    assert refuse(tmp_path).offenders[0].startswith(f"{bad}: filepath: text is expected, not a whole number")
 
 
 def test_absolute_paths_become_relative_to_the_pictures(tmp_path):

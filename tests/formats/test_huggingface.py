@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from partlabel import formats
 from partlabel.core.errors import UserError
+from partlabel.formats.huggingface.images import ImageFolder
 from partlabel.formats.huggingface.values import are_values
 from tests.formats.cases import rows
 from tests.formats.huggingface_made import (
@@ -31,6 +33,8 @@ from tests.formats.huggingface_made import (
 )
 from tests.formats.test_writing import tables
 
+#: names that are given to images of another name
+numbered = st.builds("a.row{}{}.png".format, st.integers(1, 8), st.sampled_from(["", "-2", "-3"]))
 #: what list.parquet, disk and dict/train hold: two labels, an empty list, null, one label
 LISTED = {"0.png": [1, 0, 1], "1.png": [0, 0, 0], "2.png": [0, 0, 0], "3.png": [0, 1, 0]}
 
@@ -219,6 +223,22 @@ def test_extract_writes_the_pictures_and_never_outside_the_folder(tmp_path):
     assert "not both" in refuse(path, extract=tmp_path / "out2", images=tmp_path).message
     assert "not empty" in refuse(path, extract=tmp_path / "out0").message
     assert "does not exist" in refuse(path, extract=tmp_path / "none" / "out").message
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.sampled_from(["a.png", "A.png", "é.png", "e\u0301.png"]) | numbered), max_size=8
+    )
+)
+def test_images_whose_names_are_those_of_others_keep_their_own_content(entries):
+    with tempfile.TemporaryDirectory() as place:
+        with ImageFolder(f"{place}/out") as folder:
+            images = pictures(*((picture(seed), name) for seed, name in entries))
+            names = folder.save(images, pa.array([name for _, name in entries], pa.string()), 0, str)
+        for (seed, _), name in zip(entries, names, strict=True):
+            assert (Path(place) / "out" / name).read_bytes() == picture(seed)
+        written = [unicodedata.normalize("NFC", path.name).casefold() for path in (Path(place) / "out").iterdir()]
+        assert len(set(written)) == len(written)
 
 
 def test_a_failed_import_leaves_no_pictures(tmp_path):

@@ -75,7 +75,7 @@ def test_files_that_are_not_labelme(tmp_path):
     assert "3 files cannot be read" in error.message
     assert error.offenders[0].startswith(f"{tmp_path}/bad.json:2 ")
     assert "imagePath" in error.offenders[1]
-    assert "Expected `bool`" in error.offenders[2]
+    assert "true or false is expected" in error.offenders[2]
     assert "cannot be read" in str(refuse(tmp_path / "none.json"))
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
+import os
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,6 +19,7 @@ from hypothesis import strategies as st
 
 from partlabel import LabelTable, formats
 from partlabel.core.errors import UserError
+from partlabel.formats.labelstudio.writing import interface_path
 from partlabel.labels.pairs import MODEL
 from tests.formats.cases import case, rows
 from tests.formats.test_labelstudio import choice, file, refuse, task  # noqa: F401
@@ -240,3 +244,27 @@ def test_damaged_files_are_refused_or_read(data, name):
         except UserError as error:
             outcome = str(error)
     assert str(path) in outcome
+
+
+@pytest.mark.parametrize("fails", range(3))
+def test_tasks_and_their_interface_are_never_of_two_exports(tmp_path, monkeypatch, fails):
+    path = tmp_path / "tasks.json"
+    formats.write("labelstudio", LabelTable.from_dense(["a.jpg"], ["cat"], [[1]]), path)
+    moves = []
+
+    def move(source, target, real=os.replace):
+        moves.append(target)
+        if len(moves) == fails + 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(source), None, str(target))
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", move)
+    table = LabelTable.from_dense(["b.jpg"], ["dog"], [[1]])
+    with pytest.raises(UserError, match="cannot be written") if fails < 2 else nullcontext():
+        formats.write("labelstudio", table, path)
+    interface = interface_path(path)
+    name = "dog" if fails else "cat"
+    assert name in path.read_text()
+    assert interface.exists() == (fails != 1)
+    assert fails == 1 or name in interface.read_text()
+    assert len(list(tmp_path.iterdir())) == (1 if fails == 1 else 2)

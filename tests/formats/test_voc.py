@@ -74,7 +74,7 @@ def test_voc_05_all_broken_files_are_named():
     error = refuse(folder)
     assert [Path(line.split(":")[0]).name for line in error.offenders] == expected["bad"]
     assert [line.split("Annotations/")[1] for line in error.offenders] == [
-        "cut.xml:3:18 expected '>'",
+        "cut.xml:3:18 is no XML",
         "noname.xml:4 object without a name",
     ]
     table, report = formats.read("voc", folder, bad_files="skip")
@@ -250,7 +250,7 @@ def test_entities_are_refused(tmp_path, start):
 def test_a_deep_file_takes_no_time(tmp_path):
     (tmp_path / "a.xml").write_text("<annotation>" + "<a>" * 200_000)
     (offender,) = refuse(tmp_path).offenders
-    assert "Excessive depth" in offender
+    assert "inside each other without end" in offender
 
 
 def test_all_mistakes_of_a_folder_are_in_one_error(root):
@@ -267,7 +267,7 @@ def test_all_mistakes_of_a_folder_are_in_one_error(root):
         f"{here}/c.xml:3 object without a name",
         f"{here}/c.xml:4 object without a name",
         f"{here}/d.xml:1 the root is <html>, not <annotation>",
-        f"{here}/f.xml:1:1 Document is empty",
+        f"{here}/f.xml:1:1 is empty",
         f"b.jpg: {here}/b.xml, {here}/e.xml",
         f"{here}/b.xml:2 dog",
     ]

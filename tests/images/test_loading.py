@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from torchvision.transforms import v2
 
 from partlabel.core.errors import UserError
@@ -267,3 +268,28 @@ class Broken(ImageDataset):
 def test_other_failures_are_not_hidden(paths: list[Path], workers: int) -> None:
     with pytest.raises(RuntimeError, match="a bug"):
         list(make_loader(Broken(paths, 8), BATCHES, workers))
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("found_by", ["the first process", "a loader"])
+def test_a_folder_of_temporary_files_that_refuses_is_said_and_not_waited_for(tmp_path, monkeypatch, found_by):
+    (tmp_path / "full").write_text("no folder")
+    script = (
+        "import sys, tempfile\n"
+        "from partlabel.core.errors import UserError\n"
+        "from partlabel.images import loading\n"
+        "tempfile.tempdir = sys.argv[1] + '/full'\n"
+        "if sys.argv[2] == 'a loader':\n"
+        "    loading.get_temp_dir = lambda: None\n"
+        "dataset = loading.ImageDataset([sys.argv[1] + '/a.png'] * 4, 32)\n"
+        "try:\n"
+        "    list(loading.make_loader(dataset, [[0, 1], [2, 3]], workers=1))\n"
+        "except UserError as error:\n"
+        "    print(error)\n"
+    )
+    Image.new("RGB", (40, 40)).save(tmp_path / "a.png")
+    words = [sys.executable, "-c", script, str(tmp_path), found_by]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert "0 workers" in done.stdout, done.stderr
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""

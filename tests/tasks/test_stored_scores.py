@@ -17,12 +17,11 @@ from partlabel.images.shards import Place
 from partlabel.labels.holdout import shared_pairs
 from partlabel.models.scores import Scores
 from partlabel.tasks import scoring
-from partlabel.tasks import suspects as suspects_module
 from partlabel.tasks.engines import predict_shards
 from partlabel.tasks.prediction_files import Keep
 from partlabel.tasks.scoring import scores_of
 from partlabel.tasks.suspects import _check, check_table
-from partlabel.training import curriculum
+from partlabel.training import columns, curriculum
 from partlabel.training.config import RelabelConfig
 from partlabel.training.thresholds import fit_run
 from tests.pictures import make_pictures, tiny_config
@@ -134,7 +133,7 @@ def test_many_classes_are_checked_some_at_a_time(monkeypatch):
     labels[random.random(labels.shape) < 0.2] = 0
     table = LabelTable.from_dense([f"{i}" for i in range(200)], [f"c{i}" for i in range(20)], labels)
     whole = check_table(features, table)
-    monkeypatch.setattr(suspects_module, "_PAIRS", 200 * 9)
+    monkeypatch.setattr(columns, "_PAIRS", 200 * 9)
     parts = check_table(features, table)
     assert (parts.checked, parts.not_checked) == (whole.checked, whole.not_checked)
     flipped, among = {(i, 7) for i in wrong.tolist() if labels[i, 7]}, []

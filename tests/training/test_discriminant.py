@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from partlabel.training import discriminant
+from partlabel.training import columns, discriminant, unseen
 from partlabel.training.class_shares import expected_interval, expected_share
 from partlabel.training.discriminant import BOTH, NOTHING, PRESENT_ONLY, Round, assign_folds, fit, out_of_fold
 from partlabel.training.feature_space import FeatureSpace
+from partlabel.training.unseen import chosen
 from tests.reference import discriminant as reference
 
 
@@ -21,6 +22,15 @@ def made(seed, images=60, channels=7, classes=3, share=0.6):
     known = random.random(truth.shape) < share
     known[:4] = True
     return x, np.where(known, truth, 0).astype(np.int8), truth.astype(np.int8)
+
+
+def counts(labels):
+    return (labels > 0).sum(0), (labels < 0).sum(0)
+
+
+def chosen_of(scores, labels):
+    image, cls = np.nonzero(labels)
+    return chosen([each[image, cls] for each in scores], cls, labels[image, cls], labels.shape[1])
 
 
 def weights(labels):
@@ -78,10 +88,10 @@ def test_a_label_that_is_left_out():
     rows = np.arange(len(x))
     means = discriminant._first(own, labels, rows)
     scores = own.rotated @ own.directions(means, 4.0)
-    unseen = discriminant._unseen(own, rows, labels, scores, means, 4.0)
+    left_out = discriminant._unseen(own, own.rotated, labels, scores, means, own.shrinkage(means, 4.0))
     for i, c in zip(*np.nonzero(labels), strict=True):
-        assert unseen[i, c] == pytest.approx(reference.left_out_score(x, labels.tolist(), c, i, 4.0), abs=2e-4)
-    assert (unseen[labels == 0] == scores[labels == 0]).all()
+        assert left_out[i, c] == pytest.approx(reference.left_out_score(x, labels.tolist(), c, i, 4.0), abs=2e-4)
+    assert (left_out[labels == 0] == scores[labels == 0]).all()
 
 
 def test_evidence_is_that_of_the_loop():
@@ -100,7 +110,7 @@ def test_the_evidence_of_few_labels_is_drawn_to_a_usual_value(present):
     labels[:present] = 1
     own = FeatureSpace(x, labels)
     means = discriminant._first(own, labels, np.arange(3200))
-    evidence, found = discriminant._evidence(own, means) / 2, discriminant._strength(own, means, labels)
+    evidence, found = discriminant._evidence(own, means) / 2, discriminant._strength(own, means, present)
     weight = present / (present + 1000)
     assert found == pytest.approx(evidence**weight * 2.0 ** (1 - weight), rel=1e-5)
 
@@ -153,12 +163,12 @@ def test_an_interval_by_hand():
     """3 present of 10: Wilson gives 0.1078 to 0.6032; of 20 images 2.156 to 12.064, of which 3 are known."""
     labels = np.zeros((20, 2), np.int8)
     labels[:10, 0] = [1, 1, 1, *[-1] * 7]
-    found = expected_interval(labels)
+    found = expected_interval(20, counts(labels), counts(labels))
     np.testing.assert_allclose(found[0], [0, (0.60322 * 20 - 3) / 10], atol=1e-4)
     assert found[1].tolist() == [0, 1]
     more = labels.copy()
     more[10:12, 0] = 1  # asked for: known, and no sign of the others
-    ends = expected_interval(more, labels != 0)[0]
+    ends = expected_interval(20, counts(more), counts(labels))[0]
     np.testing.assert_allclose(ends, [0, (0.60322 * 20 - 5) / 8], atol=1e-4)
 
 
@@ -168,7 +178,7 @@ def test_an_interval_holds_the_share_in_about_95_of_100_draws(share):
     truth = np.where(random.random((2000, 400)) < share, 1, -1)
     labels = np.where(random.random(truth.shape) < 0.1, truth, 0).astype(np.int8)
     left = ((truth > 0) & (labels == 0)).sum(0) / (labels == 0).sum(0)
-    low, high = expected_interval(labels).T
+    low, high = expected_interval(2000, counts(labels), counts(labels)).T
     assert 0.9 < np.mean((low <= left) & (left <= high)) < 0.99
 
 
@@ -179,7 +189,7 @@ def test_a_sample_reaches_the_round(learn):
 
     def scores(sample):
         found = learn(x, labels, sample=sample)
-        return found if isinstance(found, np.ndarray) else found.scores(x)
+        return np.asarray(found) if learn is out_of_fold else found.scores(x)
 
     np.testing.assert_array_equal(scores(labels != 0), scores(None))
     assert not np.allclose(scores((labels != 0) & (np.arange(300) < 30)[:, None]), scores(None), equal_nan=True)
@@ -257,7 +267,7 @@ def test_tables_drawn_at_random_give_finite_scores(seed):
     head = fit(x.astype(np.float16 if seed % 2 else np.float32), labels)
     assert np.isfinite(head.weight).all()
     assert np.isfinite(head.scores(x)).all()
-    scores = out_of_fold(x, labels)
+    scores = out_of_fold(x, labels).dense()
     assert scores.shape == labels.shape
     assert not np.isinf(scores).any()
     assert np.isnan(scores[:, ~(labels > 0).any(0)]).all()
@@ -265,7 +275,7 @@ def test_tables_drawn_at_random_give_finite_scores(seed):
 
 def test_out_of_fold_never_sees_a_label_of_its_image():
     x, labels, _ = made(10, images=80)
-    before = out_of_fold(x, labels)
+    before = out_of_fold(x, labels).dense()
     parts = assign_folds(labels, 5, 0)
     for part in (0, 3):
         changed = labels.copy()
@@ -273,7 +283,7 @@ def test_out_of_fold_never_sees_a_label_of_its_image():
         # absent and unknown labels of one fold change; the present ones stay, so that the folds do
         changed[own] = np.where(labels[own] > 0, labels[own], np.where(labels[own] < 0, 0, -1))
         assert (assign_folds(changed, 5, 0) == parts).all()
-        after = out_of_fold(x, changed)
+        after = out_of_fold(x, changed).dense()
         for c in range(3):  # slope and offset, from heads that scored the other folds, may differ; the ranks may not
             line = np.polyfit(before[own, c], after[own, c], 1)
             np.testing.assert_allclose(np.polyval(line, before[own, c]), after[own, c], atol=1e-4)
@@ -315,7 +325,38 @@ def test_the_strength_is_moved_only_by_clear_evidence():
     random = np.random.default_rng(0)
     labels = np.where(random.random((400, 20)) < 0.3, 1, -1).astype(np.int8)
     same = random.normal(size=labels.shape).astype(np.float32)
-    assert discriminant._chosen([same] * 5, labels) == 2
+    assert chosen_of([same] * 5, labels) == 2
     better = labels + random.normal(size=labels.shape).astype(np.float32)
-    assert discriminant._chosen([same, same, same, better, same], labels) == 3
-    assert discriminant._chosen([same[:, :5], same[:, :5], same[:, :5], better[:, :5], same[:, :5]], labels[:, :5]) == 2
+    assert chosen_of([same, same, same, better, same], labels) == 3
+    assert chosen_of([same[:, :5], same[:, :5], same[:, :5], better[:, :5], same[:, :5]], labels[:, :5]) == 2
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_some_classes_at_a_time_give_the_head_of_all(monkeypatch, sampled):
+    random = np.random.default_rng(3)
+    x, labels, _ = made(13, images=90, channels=12, classes=30, share=0.3)
+    sample = random.random(labels.shape) < 0.7 if sampled else None
+    whole, scores = fit(x, labels, sample=sample), out_of_fold(x, labels, sample=sample)
+    expected = scores.dense()
+    monkeypatch.setattr(columns, "_PAIRS", 90 * 9)
+    monkeypatch.setattr(unseen, "_AT_ONCE", 30 * 20)
+    parts, some = fit(x, labels, sample=sample), out_of_fold(x, labels, sample=sample)
+    assert len(list(some.raw.known.blocks(90))) == 4
+    np.testing.assert_allclose(parts.weight, whole.weight, atol=1e-5)
+    np.testing.assert_allclose(parts.bias, whole.bias, atol=1e-5)
+    np.testing.assert_allclose(parts.expected, whole.expected)
+    np.testing.assert_allclose(some.dense(), expected, atol=1e-4)
+    image, cls = np.nonzero(labels)
+    np.testing.assert_allclose(some.known(), expected[image, cls], atol=1e-4)
+    np.testing.assert_array_equal(scores.known(), expected[image, cls])
+    np.testing.assert_allclose(some.take(np.array([80, 3])).dense(), expected[[80, 3]], atol=1e-4)
+
+
+def test_present_labels_alone_are_scaled_on_images_drawn_at_random(monkeypatch):
+    x, labels, _ = made(14, images=200, classes=4)
+    labels = np.maximum(labels, 0)
+    whole = fit(x, labels)
+    monkeypatch.setattr(unseen, "_MOST", 4 * 150)
+    drawn = fit(x, labels)
+    assert np.isfinite(drawn.weight).all()
+    assert 0.7 < np.linalg.norm(drawn.weight) / np.linalg.norm(whole.weight) < 1.4

@@ -9,8 +9,6 @@ import torch
 import partlabel
 from partlabel import Config, Model, simulate
 from partlabel.core.errors import UserError
-from partlabel.labels.table import ORIGINS
-from partlabel.training.head import sample_mask
 from partlabel.training.loop import train
 from tests.pictures import CLASSES, make_pictures, tiny_config
 
@@ -50,11 +48,8 @@ def test_learns_colours_and_comes_back_from_disk(tmp_path):
 
 def test_what_was_asked_for_is_no_random_sample(tmp_path):
     table = simulate.partial(make_pictures(tmp_path / "pictures", 60), 0.5, seed=0)
-    assert sample_mask(table) is None
     image, cls = (place[:20] for place in np.nonzero(table.dense() == 0))
     more = table.with_labels(image, cls, np.ones(20, np.int8), origin="asked")
-    np.testing.assert_array_equal(sample_mask(more), table.dense() != 0)
-    assert sample_mask(more.hide(more.origin == ORIGINS.index("asked"))) is None  # nothing says how many are present
     shares = []
     for name, own in (("a", table), ("b", more)):
         run = train(own, tmp_path / "pictures", out=tmp_path / name, config=closed())

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+from collections import deque
 from collections.abc import Iterable
 
 from partlabel.core.text import shown
+
+#: what parsers said during a command, of which errors were made that lost it; goes into the file of errors
+heard: deque[BaseException] = deque(maxlen=50)
 
 
 class UserError(ValueError):

@@ -216,7 +216,7 @@ def refusal(error: BaseException, *paths: Path) -> str | None:
             return os.strerror(number)
     # torch and numpy say that a write was cut short, and not why
     cut = re.search(
-        r"PytorchStreamWriter failed|unexpected pos|requested and \d+ written|problem writing element", text
+        r"PytorchStreamWriter failed|unexpected pos|basic_ios|requested and \d+ written|problem writing element", text
     )
     return "the disk may be full" if cut else None
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import json
 import os
 import re
 import secrets
 import sys
 import time
+import tomllib
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from partlabel.core.errors import UserError
+import msgspec
+
+from partlabel.core.errors import UserError, heard
 
 #: files that are kept, and bytes of one
 _KEPT, _LONGEST = 20, 200_000
@@ -24,6 +29,19 @@ _MEMORY = re.compile(
     re.IGNORECASE,
 )
 _THREADS = re.compile(r"can't start new thread|Resource temporarily unavailable|thread constructor failed")
+
+
+_PLACE = re.compile(r"byte \d+|line \d+,? column \d+|end of document(?=\))")
+_OF_PYTHON = re.compile(r"Exceeds the limit|invalid literal|could not convert|embedded null")
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "nothing",
+}
 
 
 def led_to(error: BaseException) -> Iterator[BaseException]:
@@ -54,6 +72,8 @@ def library_error(error: UserError) -> BaseException | None:
     cause = error.__cause__
     while isinstance(cause, UserError):
         cause = cause.__cause__
+    if cause is None and heard:
+        return heard[-1]
     return None if getattr(cause, "errno", None) is not None else cause
 
 
@@ -81,6 +101,55 @@ def machine_says(error: BaseException) -> str | None:
     return None
 
 
+def plainly(error: BaseException) -> str:
+    """What a parser found wrong, in words of partlabel's; its own words go along with the next error that is kept."""
+    text = str(error)
+    if isinstance(error, UserError) or (type(error) is ValueError and _OF_PYTHON.match(text) is None):
+        return text  # raised here, in words for people
+    heard.append(error)
+    if isinstance(error, msgspec.ValidationError):
+        return _of_another_kind(text)
+    if isinstance(error, UnicodeError):
+        return "is not UTF-8 text"
+    if isinstance(error, RecursionError):
+        return "lists or objects lie inside each other without end"
+    if isinstance(error, SyntaxError):  # as lxml's are
+        deep = "depth" in text
+        return "elements lie inside each other without end" if deep else "is empty" if "empty" in text else "is no XML"
+    place = _PLACE.search(text)
+    if isinstance(error, msgspec.DecodeError | json.JSONDecodeError):
+        return "is no JSON" + (f" from {place[0]} on" if place else ", or is cut off")
+    if isinstance(error, tomllib.TOMLDecodeError):
+        return "is no TOML" + (f" at {place[0]}" if place else "")
+    if isinstance(error, csv.Error):
+        return "quotes, line ends or NUL characters stand where a table has none"
+    return "a number has too many digits" if "integer string conversion" in text else "is damaged"
+
+
+def _of_another_kind(text: str) -> str:
+    found = re.fullmatch(r"Expected (.+?)(?:, got (.+?))?(?: - at `(.+)`)?", text)
+    missing = re.fullmatch(r"Object (?:missing required|contains unknown) field (`.+?`)(?: - at `(.+)`)?", text)
+    if missing:
+        name = ".".join(filter(None, [_name(missing[2]), missing[1].strip("`")]))
+        return f"{name} is missing" if "missing" in text else f"{name} is not known"
+    if found:
+        name = _name(found[3])
+        got = f", not {_kinds(found[2])}" if found[2] else ""
+        return f"{name + ': ' if name else ''}{_kinds(found[1])} is expected{got}"
+    value = re.fullmatch(r"(?:Invalid enum value|Invalid value) (.+?)(?: - at `(.+)`)?", text)
+    if value:
+        return f"{_name(value[2])}: {value[1]} is none of its values"
+    return "holds a value of another kind than expected"
+
+
+def _name(path: str | None) -> str:
+    return "" if path is None else path.removeprefix("$").removeprefix(".")
+
+
+def _kinds(types: str) -> str:
+    return re.sub(r"[a-z]+", lambda word: _KINDS.get(word[0], word[0]), types.replace("`", "").replace(" | ", " or "))
+
+
 def keep(error: BaseException, words: list[str]) -> Path | None:
     """Write an error with all that led to it into a file of its own, and remove the oldest of many.
 
@@ -93,7 +162,9 @@ def keep(error: BaseException, words: list[str]) -> Path | None:
     """
     from partlabel.core.files import cache_folder  # with numpy, which a mistyped path does not wait for
 
-    text = "".join(traceback.format_exception(error))[-_LONGEST:]
+    parsers = "".join(f"{type(one).__name__}: {one}\n" for one in heard)
+    heard.clear()
+    text = ("".join(traceback.format_exception(error)) + parsers)[-_LONGEST:]
     about = f"{time.strftime('%Y-%m-%d %H:%M:%S %z')}  python {sys.version.split()[0]} on {sys.platform}\n{words}\n\n"
     with suppress(OSError):
         folder = cache_folder() / "errors"

@@ -191,7 +191,7 @@ def _parse(path: str, file: IO[bytes]) -> _Content:
             elif parent is not None and element.tag == "label" and parent.tag == "labels":
                 content.take_label(element)
     except XmlError as error:
-        raise UserError(f"{path}: not valid XML, or cut off: {error}", [f"{path}:{error.place}"]) from None
+        raise UserError(f"{path}: not valid XML, or cut off: {error}", [f"{path}:{error.place}"]) from error.__cause__
     if content.wrong:
         raise UserError(f"{path}: images or labels without a name", content.wrong)
     return content

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from partlabel.core.errors import UserError
+from partlabel.core.trouble import plainly
 
 Options = TypeVar("Options")
 
@@ -75,12 +76,16 @@ def choice(*allowed: str) -> Callable[[str, Any], str]:
     return parse
 
 
+def _why(error: Exception) -> str:
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else plainly(error)
+
+
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
     """Read a file with one name a line; outer blanks are trimmed, blank lines skipped, repeats refused."""
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as a list of names ({error})") from error
+        raise UserError(f"{path}: cannot be read as a list of names ({_why(error)})") from error
     first: dict[str, int] = {}
     repeated = []
     for number, line in enumerate(lines, 1):
@@ -127,7 +132,7 @@ def _rename_file(path: str | os.PathLike[str]) -> dict[str, str]:
             reader = csv.reader(file, strict=True)
             rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read as a rename table ({error})") from error
+        raise UserError(f"{path}: cannot be read as a rename table ({_why(error)})") from error
     if not rows or rows[0][1] != ["from", "to"]:
         raise UserError(f"{path}: a rename table starts with the header line from,to")
     wrong, table = [], {}

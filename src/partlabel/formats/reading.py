@@ -16,6 +16,7 @@ import msgspec
 from lxml import etree
 
 from partlabel.core.errors import UserError
+from partlabel.core.trouble import plainly
 from partlabel.formats.packed import opened
 
 Content = TypeVar("Content")
@@ -170,11 +171,11 @@ def _decode(path: str, text: memoryview, kind: type[Content], what: str) -> Cont
                 raise
             return msgspec.json.decode(mended, type=kind)
     except msgspec.ValidationError as error:
-        raise UserError(f"{path}: not {what}: {error}") from None
+        raise UserError(f"{path}: not {what}: {plainly(error)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         at = re.search(r"byte (\d+)", str(error))
         line = bytes(text[: int(at[1])] if at else text).count(b"\n") + 1
-        raise UserError(f"{path}: not valid JSON", [f"{path}:{line} {error}"]) from None
+        raise UserError(f"{path}: not valid JSON", [f"{path}:{line} {plainly(error)}"]) from error
     except RecursionError:
         raise UserError(f"{path}: not {what}: lists or objects inside each other without end") from None
 
@@ -240,7 +241,7 @@ def _xml_mistakes() -> Generator[None]:
         yield
     except etree.XMLSyntaxError as error:
         line, column = error.position
-        raise XmlError(f"{line}:{column}", error.msg.removesuffix(f", line {line}, column {column}")) from None
+        raise XmlError(f"{line}:{column}", plainly(error)) from error
     except UnicodeError as error:
         raise XmlError(1, "its encoding cannot be read") from error
 

@@ -202,7 +202,7 @@ def _load_yaml(path: str) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark else path
-        raise UserError(f"{path}: not valid YAML", [f"{place} {getattr(error, 'problem', None) or error}"]) from None
+        raise UserError(f"{path}: not valid YAML", [f"{place} is no YAML from here on" if mark else place]) from error
     if not isinstance(content, dict):
         raise UserError(f"{path}: not the description of a YOLO data set, which is names with values")
     return content

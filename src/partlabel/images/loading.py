@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
+import signal
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from multiprocessing.util import Finalize
+from multiprocessing.queues import Queue
+from multiprocessing.util import get_temp_dir
+from tempfile import gettempdir
 from typing import Any, cast
 
 import numpy as np
@@ -134,18 +136,21 @@ class _Batches(Dataset[Any]):
 
 def _quiet_worker(_: int) -> None:
     warnings.filterwarnings("ignore", module=r"PIL\.")
-    # Python removes its folder of sockets last (-100), and prints a traceback where the disk refuses that
-    Finalize(None, _say_no_more, exitpriority=-99)
+    # a batch that cannot be sent would be waited for without end
+    Queue._on_queue_feeder_error = staticmethod(_give_up)  # type: ignore[attr-defined]
 
 
-def _say_no_more() -> None:
-    sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end of the process
+def _give_up(*_: Any) -> None:
+    if hasattr(signal, "SIGUSR1"):
+        signal.raise_signal(signal.SIGUSR1)
+    os._exit(1)
 
 
 def _same(batch: Any) -> Any:
     return batch
 
 
+_NOT_SENT = "loader processes need room for temporary files, or use 0 workers"
 _NO_MEMORY = "the image loader ran out of memory: use fewer loader workers or smaller batches"
 #: parts of the messages that torch and the system give, and what they mean for the user
 _FAILURES = {
@@ -155,6 +160,10 @@ _FAILURES = {
     ("No space left on device", "unable to resize file", "Bus error", "shared memory"): (
         "the image loader ran out of shared memory (/dev/shm): use fewer loader workers (0 needs none) or smaller"
         " batches, or give the container more (docker run --shm-size=1g)"
+    ),
+    ("killed by signal: User defined signal 1",): (
+        "a loader process could not hand images over: the folder of temporary files or /dev/shm is full, cannot be "
+        f"written, or the system allows no more open files; {_NOT_SENT}"
     ),
     ("exited unexpectedly",): f"a loader process ended at once; {UNGUARDED}",
     ("killed by signal: Killed",): _NO_MEMORY,
@@ -223,6 +232,10 @@ def make_loader(dataset: ImageDataset, batches: Iterable[Sequence[int]], workers
     """
     if workers:
         refuse_in_loader()
+        try:
+            get_temp_dir()  # of this process, which its loaders share: where it cannot be made, they say it to nobody
+        except OSError as error:
+            raise UserError(f"{gettempdir()}: cannot be written ({error.strerror}); {_NOT_SENT}") from error
     loader = DataLoader(
         _Batches(dataset),
         batch_sampler=cast(Any, batches),

@@ -92,9 +92,9 @@ def _standard(x: Floats, classes: NDArray[np.integer], present: NDArray[np.bool_
     """Measure scores in deviations of the labelled absent ones of their class, and find the density of these."""
     names, cls = np.unique(classes, return_inverse=True)
     u = np.empty(len(x))
-    for c in range(len(names)):
-        own = cls == c
-        absent = x[own & ~present]
+    order, end = np.argsort(cls, kind="stable"), np.cumsum(np.bincount(cls, minlength=len(names)))
+    for own in np.split(order, end[:-1]):
+        absent = x[own[~present[own]]]
         middle = np.median(absent)
         spread = _MAD * np.median(np.abs(absent - middle)) or absent.std() or 1.0
         u[own] = (x[own] - middle) / spread

@@ -207,6 +207,10 @@ class ScoreWriter:
         self._file.write_table(pa.table(made, schema=self._schema), row_group_size=rows)
         self._waiting, self._count = [], 0
 
+    def seal(self, checksum: str) -> None:
+        """Say the checksum of all scores, once they were added."""
+        self._file.add_key_value_metadata({_CHECKSUM: checksum.encode()})
+
     def __enter__(self) -> ScoreWriter:
         return self
 

@@ -107,13 +107,13 @@ def _by_folds(found: Evidence, arguments: dict[str, Any]) -> tuple[LabelTable, d
 
     A class without such scores stays as it is.
     """
-    table, scored = found.table, ~np.isnan(found.scores.sum(0))
+    table, scored = found.table, found.scored
     judged = [name for name, yes in zip(table.classes, scored, strict=True) if yes]
     if not judged:
         raise UserError(
             f"no class has {FOLDS} known labels of either sign, so nothing tells how often a label filled in is right"
         )
-    own, scores = table.select_classes(judged), found.scores[:, scored]
+    own, scores = table.select_classes(judged), found.scores.select(np.flatnonzero(scored))
     made, report = complete(own, scores, own, scores, **arguments)
     left = [name for name in table.classes if name not in set(judged)]
     return _with_new(table, made, np.flatnonzero(scored), report["round"]), report | {

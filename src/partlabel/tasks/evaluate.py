@@ -23,10 +23,8 @@ from partlabel.models.onnx import OnnxModel
 from partlabel.models.scores import Scores
 from partlabel.tasks.predict import open_classifier
 from partlabel.tasks.scoring import scores_of
+from partlabel.training.evidence import drawn_rows
 from partlabel.training.run import MARKER, Run
-
-#: pairs of image and class that the headline is estimated on; where there are more, on a random draw of the images
-HEADLINE_PAIRS = 2**23
 
 
 def evaluate(
@@ -69,8 +67,9 @@ def estimate(
 ) -> tuple[Metrics, Headline]:
     """Measure on known labels, as :func:`evaluate`, and estimate what all labels of the table's images would say.
 
-    Images without a known label are scored too, as they show what the known labels are a draw of. Above
-    ``HEADLINE_PAIRS`` pairs of image and class, the estimate is from as many images as that, drawn at random.
+    Images without a known label are scored too, as they show what the known labels are a draw of. Where images times
+    classes are very many, the estimate is from some images drawn at random, as of
+    :func:`partlabel.training.evidence.drawn_rows`.
     """
     model = open_classifier(run)
     labelled = Labelled.of(model, labels, None, every=True)
@@ -146,10 +145,7 @@ class Labelled:
         """The same on the images with a known label, and what all labels of the images would say."""
         scores, table, limits = Scores.of(scores), self.table, np.asarray(thresholds)[self.columns]
         unit, _ = units(table.num_images, table.groups)
-        most = max(1, HEADLINE_PAIRS // max(table.num_classes, 1))
-        rows = np.arange(table.num_images)
-        if len(rows) > most:
-            rows = np.sort(np.random.default_rng(seed).permutation(rows)[:most])
+        rows = drawn_rows(table, seed)
         own = scores.take(rows).select(self.columns).dense()
         found = headline(own, table.dense(rows), table.classes, limits, units=unit[rows])
         known = np.flatnonzero(np.diff(table.indptr))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing, replacing_together
 from partlabel.core.text import as_cell, from_cell
+from partlabel.core.trouble import plainly
 from partlabel.formats.addresses import local_address
 from partlabel.formats.labelstudio.writing import interface_path
 from partlabel.formats.reading import load_json
@@ -197,7 +198,7 @@ def _json_records(path: str) -> Iterator[tuple[str, dict[str, str]]]:
         try:
             task = msgspec.convert(item, _Task)
         except msgspec.ValidationError as error:
-            wrong.append(f"{place}: {error}")
+            wrong.append(f"{place}: {plainly(error)}")
             continue
         data = item if task.data is None else task.data
         if any(not isinstance(data.get(key), str) for key in ("image", "class", "why")):

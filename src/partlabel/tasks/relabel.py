@@ -82,5 +82,8 @@ def relabel(
     last = 0 if table.round is None or not table.num_known else int(table.round.max())
     number = max(last, 0) + 1
     place = {"origin": "model", "score": added.score, "round": number}
-    done = record(own.with_labels(added.image, added.cls, added.value, **place), rows, added, number, config, truth)
+    after = own.with_labels(added.image, added.cls, added.value, **place)
+    done = record(after, rows, added, number, config, truth)
+    if own is table:
+        return after, done
     return table.with_labels(added.image, matched.of_table[added.cls], added.value, **place), done

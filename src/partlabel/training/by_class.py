@@ -13,9 +13,8 @@ from partlabel.models.scores import Scores
 
 def by_class(scores: Scores, table: LabelTable) -> ByClass:
     """Scores (N, C) and the labels of a table, some classes at a time."""
-    order = np.argsort(table.indices, kind="stable")
-    image, value = table.pair_images()[order], table.values[order]
-    start = np.concatenate([[0], np.cumsum(np.bincount(table.indices, minlength=table.num_classes))])
+    order, start = table.by_class()
+    image, value = table.images_at(order), table.values[order]
 
     def blocks() -> Iterator[Block]:
         for low, block in scores.blocks():
@@ -26,6 +25,6 @@ def by_class(scores: Scores, table: LabelTable) -> ByClass:
             ]
             yield low, block, labels
 
-    cls = table.indices.astype(np.int64)
-    score = scores.pairs(table.pair_images(), cls)
-    return ByClass(table.num_images, table.num_classes, blocks, table.pair_images(), cls, score, table.values)
+    images = table.images_at(slice(None))
+    score = scores.pairs(images, table.indices)
+    return ByClass(table.num_images, table.num_classes, blocks, images, table.indices, score, table.values)

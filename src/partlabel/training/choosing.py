@@ -212,7 +212,7 @@ def _try(labels: LabelTable, folder: Path, seconds: float) -> tuple[list[Candida
             (f"{name} without self-training", {**changes, "self_training": {"present": 0.0, "absent": 0.0}}, None),
         ):
             if time.perf_counter() - began < seconds or not tried:
-                scores = out_of_fold(x, own, rounds=rounds)
+                scores = out_of_fold(x, own, rounds=rounds).dense()
                 tried.append(Candidate(words, own_changes, spent[number] / count, precision_of(scores, own)))
     return tried, count, time.perf_counter() - began
 

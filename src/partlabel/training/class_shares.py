@@ -18,6 +18,7 @@ def expected_share(
     labels: NDArray[np.int8],
     unseen: NDArray[Any] | None = None,
     sample: NDArray[np.bool_] | None = None,
+    mean_share: float | None = None,
 ) -> NDArray[np.float64]:
     """Say how many of the unknown pairs of each class are expected to be present.
 
@@ -33,6 +34,7 @@ def expected_share(
         unseen: (N, C), scores of the known pairs from a head that has not seen them; None: ``scores``.
         sample: bool (N, C), which known labels speak for all images; None: all. Labels that were asked for, since a
             model was in doubt or thought them present, speak for themselves only.
+        mean_share: of present among those, where these are only some of the classes; None: of these.
 
     Returns:
         float64 (C,) in [0, 1]: of the unknown pairs, those expected to be present.
@@ -43,7 +45,7 @@ def expected_share(
     if sample is not None:
         present, absent = present & sample, absent & sample
     n1, n0 = present.sum(0), absent.sum(0)
-    mean_share = n1.sum() / max(int((n1 + n0).sum()), 1)
+    mean_share = n1.sum() / max(int((n1 + n0).sum()), 1) if mean_share is None else mean_share
     naive = (n1 + _PRIOR_LABELS * mean_share) / (n1 + n0 + _PRIOR_LABELS)
     share = naive.copy()
     for c in np.flatnonzero((n1 >= 2) & (n0 >= 2)):
@@ -60,24 +62,26 @@ def expected_share(
     return np.where(any_absent & (n1 + n0 > 0), found, 0.0)
 
 
-def expected_interval(labels: NDArray[np.int8], sample: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
+def expected_interval(
+    images: int, known: tuple[NDArray[np.int64], NDArray[np.int64]], sample: tuple[NDArray[np.int64], NDArray[np.int64]]
+) -> NDArray[np.float64]:
     """Say between which shares of the unknown pairs of each class those lie that are present.
 
     The 95 % interval of Wilson (1927) of the share of present among the known labels, without the known pairs. It is
     only right where these are known at random; a class with few known labels has a wide one.
 
     Args:
-        labels: int8 (N, C).
-        sample: bool (N, C), which known labels speak for all images; None: all.
+        images: N.
+        known: (C,) known present and known absent labels.
+        sample: (C,) those of them that speak for all images.
 
     Returns:
         float64 (C, 2) in [0, 1], lower and upper end; 0 and 1 in a class without such a label.
     """
-    known = labels != 0 if sample is None else (labels != 0) & sample
-    count = known.sum(0)
-    ends = share_interval(((labels > 0) & known).sum(0), count)
-    unknown, present = np.maximum((labels == 0).sum(0), 1)[:, None], (labels > 0).sum(0)[:, None]
-    return np.where(count[:, None] > 0, np.clip((ends * len(labels) - present) / unknown, 0, 1), [0.0, 1.0])
+    count = np.add(*sample)
+    ends = share_interval(sample[0], count)
+    unknown, present = np.maximum(images - np.add(*known), 1)[:, None], known[0][:, None]
+    return np.where(count[:, None] > 0, np.clip((ends * images - present) / unknown, 0, 1), [0.0, 1.0])
 
 
 def share_interval(present: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.float64]:

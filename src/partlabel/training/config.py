@@ -14,6 +14,7 @@ import msgspec
 
 from partlabel.core.errors import UserError, check_name
 from partlabel.core.files import to_toml, write_text
+from partlabel.core.trouble import plainly
 from partlabel.method.losses import LOSSES
 from partlabel.method.strategies import STRATEGIES
 from partlabel.models.config import ModelConfig
@@ -365,7 +366,7 @@ class Config:
         except msgspec.ValidationError as error:
             if isinstance(error.__cause__, UserError):
                 raise error.__cause__ from None
-            raise UserError(f"{source}: {error}") from None
+            raise UserError(f"{source}: {plainly(error)}") from error
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Config:
@@ -379,7 +380,7 @@ class Config:
         except OSError as error:
             raise UserError(f"{path}: cannot be read ({error.strerror})") from None
         except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}: not a TOML file: {error}") from None
+            raise UserError(f"{path}: {plainly(error)}") from error
         return Config.from_dict(document, source=str(path))
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -394,7 +395,6 @@ def _unknown_names(document: dict[str, Any], kind: type, prefix: str = "") -> li
         if name not in fields:
             unknown.append(prefix + name)
             continue
-        part = fields[name]
-        if isinstance(part, type) and isinstance(value, dict):
+        if isinstance(part := fields[name], type) and isinstance(value, dict):
             unknown += _unknown_names(value, part, f"{name}.")
     return unknown

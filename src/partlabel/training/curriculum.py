@@ -42,12 +42,12 @@ _TOGETHER, _AT_ONCE = 8, 2**24
 class Added:
     """Labels that a round adds, sorted by image and class.
 
-    ``image``: int64 (K,) rows of the table. ``cls``: int64 (K,). ``value``: int8 (K,), +1 or -1. ``score``: float32
+    ``image``: int32 (K,) rows of the table. ``cls``: int32 (K,). ``value``: int8 (K,), +1 or -1. ``score``: float32
     (K,), the score that decided (the mean of the dropout samples, or of the heads).
     """
 
-    image: NDArray[np.int64]
-    cls: NDArray[np.int64]
+    image: NDArray[np.integer]
+    cls: NDArray[np.integer]
     value: NDArray[np.int8]
     score: NDArray[np.float32]
 
@@ -59,8 +59,8 @@ class Added:
     @staticmethod
     def of(parts: Sequence[Added]) -> Added:
         """Put the labels of several batches or processes together."""
-        image = np.concatenate([np.empty(0, np.int64), *(part.image for part in parts)])
-        cls = np.concatenate([np.empty(0, np.int64), *(part.cls for part in parts)])
+        image = np.concatenate([np.empty(0, np.int32), *(part.image for part in parts)])
+        cls = np.concatenate([np.empty(0, np.int32), *(part.cls for part in parts)])
         value = np.concatenate([np.empty(0, np.int8), *(part.value for part in parts)])
         score = np.concatenate([np.empty(0, np.float32), *(part.score for part in parts)])
         order = np.lexsort((cls, image))
@@ -221,7 +221,8 @@ def _new_labels(
 
 def _difference(rows: NDArray[np.int64], before: Tensor, after: Tensor, scores: Tensor) -> Added:
     row, cls = np.nonzero((before != after).numpy())
-    return Added(rows[row], cls.astype(np.int64), after.numpy()[row, cls], scores.numpy()[row, cls].astype(np.float32))
+    image, score = rows[row].astype(np.int32), scores.numpy()[row, cls].astype(np.float32)
+    return Added(image, cls.astype(np.int32), after.numpy()[row, cls], score)
 
 
 def _by_class(table: LabelTable, rows: NDArray[np.int64], scores: Scores, config: RelabelConfig) -> Added:
@@ -231,9 +232,8 @@ def _by_class(table: LabelTable, rows: NDArray[np.int64], scores: Scores, config
     """
     own = table.select(rows)
     fill, prior = STRATEGIES[config.strategy].load(), prior_of(own, config.strategy)
-    order = np.argsort(own.indices, kind="stable")
-    image, value = own.pair_images()[order], own.values[order]
-    start = np.concatenate([[0], np.cumsum(np.bincount(own.indices, minlength=own.num_classes))])
+    order, start = own.by_class()
+    image, value = own.images_at(order), own.values[order]
     parts = []
     for first, block in scores.blocks():
         for low in range(first, first + len(block), _TOGETHER):
@@ -321,7 +321,8 @@ def record(
         (table 2 of the paper). Of a strategy that reads whole classes, ``classes`` also has the share that was expected
         to be present and the 95 % interval that the random sample of known labels gives it.
     """
-    seen = table.select(rows)
+    every = len(rows) == table.num_images and bool((rows == np.arange(len(rows))).all())
+    seen = table if every else table.select(rows)
     present, absent = (
         torch.from_numpy(np.bincount(added.cls[added.value == sign], minlength=table.num_classes)) for sign in (1, -1)
     )
@@ -371,7 +372,7 @@ def _expected(table: LabelTable, strategy: str) -> list[dict[str, Any]]:
 
 
 def _rates(
-    table: LabelTable, labels: tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int8]], truth: LabelTable
+    table: LabelTable, labels: tuple[NDArray[Any], NDArray[Any], NDArray[np.int8]], truth: LabelTable
 ) -> dict[str, Any]:
     """How many of some labels are right; None where nothing could be checked."""
     image, cls, value = labels

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.metrics import average_precision
-from partlabel.metrics.calibration import Calibration
-from partlabel.metrics.calibration import fit as fit_calibration
 from partlabel.training.class_shares import expected_share
-from partlabel.training.feature_space import ClassMeans, FeatureSpace
+from partlabel.training.columns import Columns
+from partlabel.training.feature_space import ClassMeans, FeatureSpace, joined
+from partlabel.training.unseen import FACTORS as _FACTORS
+from partlabel.training.unseen import Raw, Unseen
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int8]
@@ -43,10 +43,6 @@ _OF_EVIDENCE = 0.5
 _USUAL_LABELS = 1000.0
 #: the usual value is D times this; D channels of unit variance are best with D / 10 to D / 5
 _USUAL_SHARE = 0.2
-#: what out-of-fold average precision may change
-_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: classes, and known labels of each sign in each, that a change needs
-_MIN_CLASSES, _MIN_KNOWN = 8, 5
 
 
 @dataclass(frozen=True)
@@ -94,7 +90,7 @@ class LinearHead:
 
 def fit(
     features: NDArray[Any],
-    labels: Labels,
+    labels: Labels | Columns,
     *,
     rounds: Round | None = Round(),
     folds: int = 5,
@@ -106,7 +102,7 @@ def fit(
 
     Args:
         features: (N, D) finite numbers of all images, also of those without a known label.
-        labels: int8 (N, C) in {+1, -1, 0}.
+        labels: int8 (N, C) in {+1, -1, 0}, or columns, of which some classes at a time are looked at.
         rounds: the round of self-training; None learns from known labels alone (and, in a class without a known absent
             label, from the unknown ones as absent).
         folds: parts for the out-of-fold scores that choose the strength and the scale; fewer where there are fewer
@@ -114,7 +110,7 @@ def fit(
         seed: of the folds.
         groups: (N,) what stays in one fold; None: each image stands alone.
         sample: bool (N, C), the known labels that say how many unknown ones are present; None: all. False for those
-            that were asked for.
+            that were asked for. Columns have their own.
 
     Returns:
         The head. Labels of a class that has no known present one cannot give a direction: its score is the same for all
@@ -123,23 +119,24 @@ def fit(
     Raises:
         ValueError: shapes that do not fit, no image, or features that are not finite.
     """
-    images = FeatureSpace(features, labels)
-    everything = np.arange(len(labels))
-    first = _first(images, labels, everything)
-    kappa = _strength(images, first, labels)
-    folds = min(folds, len(labels) if groups is None else len(np.unique(groups)))
-    parts = assign_folds(labels, folds, seed, groups) if folds > 1 else np.full(len(labels), -1)
-    raw = _raw_out_of_fold(images, labels, parts, rounds, [kappa] * folds, sample)
-    factor = _chosen(raw, labels)
-    learned, expected = _learn(images, labels, everything, rounds, kappa, sample)
+    known = Columns.of(labels, sample)
+    images = FeatureSpace(features, known)
+    everything = np.arange(len(images.rotated))
+    present = int(known.counts()[0].sum())
+    kappa = _strength(images, _first(images, known, everything), present)
+    folds = min(folds, len(everything) if groups is None else len(np.unique(groups)))
+    parts = assign_folds(known, folds, seed, groups) if folds > 1 else np.full(len(everything), -1)
+    raw = _raw_out_of_fold(images, known, parts, rounds, [kappa] * folds)
+    factor = raw.chosen()
+    learned, expected = _learn(images, known, everything, rounds, kappa)
     direction = images.directions(learned, kappa * _FACTORS[factor])
-    scale = _scale(raw[factor], labels)
-    basis = _basis(labels)
+    scale = raw.scale(factor)
+    basis = _basis(known)
     weight = images.vectors @ (direction * scale.slope)
     weight, offset = weight / images.deviation[:, None], np.asarray(scale.offset)
     bias = offset - images.mean @ weight
     nothing = basis == NOTHING
-    bias[nothing] = _log_odds(labels)[nothing]
+    bias[nothing] = _log_odds(known)[nothing]
     return LinearHead(
         weight.astype(np.float32), bias.astype(np.float32), basis, float(kappa * _FACTORS[factor]), expected
     )
@@ -147,7 +144,7 @@ def fit(
 
 def out_of_fold(
     features: NDArray[Any],
-    labels: Labels,
+    labels: Labels | Columns,
     folds: int = 5,
     seed: int = 0,
     groups: NDArray[Any] | None = None,
@@ -155,7 +152,7 @@ def out_of_fold(
     rounds: Round | None = Round(),
     parts: NDArray[np.int64] | None = None,
     sample: NDArray[np.bool_] | None = None,
-) -> Floats:
+) -> Unseen:
     """Score every pair by a head that has not seen a label of its image.
 
     No label of a fold takes part in the directions that score it, not in their round of self-training and not in their
@@ -165,7 +162,7 @@ def out_of_fold(
 
     Args:
         features: (N, D), see :func:`fit`.
-        labels: int8 (N, C) in {+1, -1, 0}.
+        labels: int8 (N, C) in {+1, -1, 0}, or columns.
         folds: number of parts.
         seed: of the folds.
         groups: (N,) what stays in one fold; None: each image stands alone.
@@ -174,34 +171,32 @@ def out_of_fold(
         sample: bool (N, C), see :func:`fit`.
 
     Returns:
-        float32 (N, C), log-odds. NaN where the other folds hold no known present label of the class, as nothing can be
-        said then.
+        Scores (N, C), log-odds, computed when they are read, some images at a time; an array for NumPy. NaN where the
+        other folds hold no known present label of the class, as nothing can be said then.
     """
-    images = FeatureSpace(features, labels)
-    parts = assign_folds(labels, folds, seed, groups) if parts is None else parts
-    found = np.full(labels.shape, np.nan, np.float32)
+    known = Columns.of(labels, sample)
+    images = FeatureSpace(features, known)
+    parts = assign_folds(known, folds, seed, groups) if parts is None else parts
     kappas = []
     for part in range(folds):
-        others = np.flatnonzero(parts != part)
-        kappas.append(_strength(images, _first(images, labels, others), labels[others]))
-    raw = _raw_out_of_fold(images, labels, parts, rounds, kappas, sample)
-    for part in range(folds):
-        own = parts == part
-        others = np.where(own[:, None], np.int8(0), labels)
-        factor = _chosen(raw, others)
-        scale = _scale(raw[factor], others)
-        found[own] = raw[factor][own] * np.asarray(scale.slope, np.float32) + np.asarray(scale.offset, np.float32)
-    return found
+        inside = known.of_images(parts != part)
+        first = _first(images, known, np.flatnonzero(parts != part))
+        kappas.append(_strength(images, first, int(known.counts(inside)[0].sum())))
+    raw = _raw_out_of_fold(images, known, parts, rounds, kappas)
+    chosen = [raw.of_others(part) for part in range(folds)]
+    return Unseen(raw, [factor for factor, _ in chosen], [scale for _, scale in chosen])
 
 
-def assign_folds(labels: Labels, folds: int, seed: int, groups: NDArray[Any] | None = None) -> NDArray[np.int64]:
+def assign_folds(
+    labels: Labels | Columns, folds: int, seed: int, groups: NDArray[Any] | None = None
+) -> NDArray[np.int64]:
     """Deal images out to folds, so that each holds its share of the known present labels of every class.
 
     Groups are sorted by the rarest class that is present in them, in random order within a class, and dealt out in
     turn.
 
     Args:
-        labels: int8 (N, C).
+        labels: int8 (N, C), or columns.
         folds: number of folds, at least 2.
         seed: of the random order.
         groups: (N,) what stays together; None: each image stands alone.
@@ -212,77 +207,95 @@ def assign_folds(labels: Labels, folds: int, seed: int, groups: NDArray[Any] | N
     Raises:
         ValueError: fewer than 2 folds, or fewer images (groups) than folds.
     """
-    unit = np.arange(len(labels)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    known = Columns.of(labels)
+    images, classes = known.shape
+    unit = np.arange(images) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     count = int(unit.max(initial=-1)) + 1
     if folds < 2 or count < folds:
         raise ValueError(f"{count} images or groups cannot be dealt out to {folds} folds")
-    rank = np.empty(labels.shape[1], np.int64)
-    rank[np.argsort((labels > 0).sum(0), kind="stable")] = np.arange(labels.shape[1])
-    rarest = np.where(labels > 0, rank, labels.shape[1]).min(1)
-    key = np.full(count, labels.shape[1])
-    np.minimum.at(key, unit, rarest)
+    rank = np.empty(classes, np.int64)
+    rank[np.argsort(known.counts()[0], kind="stable")] = np.arange(classes)
+    present = known.value > 0
+    key = np.full(count, classes)
+    np.minimum.at(key, unit[known.image[present]], rank[known.cls[present]])
     order = np.lexsort((np.random.default_rng(seed).random(count), key))
     fold = np.empty(count, np.int64)
     fold[order] = np.arange(count) % folds
     return fold[unit]
 
 
-def _basis(labels: Labels) -> NDArray[np.int8]:
-    present, absent = (labels > 0).any(0), (labels < 0).any(0)
-    unknown = (labels == 0).any(0)
-    return np.where(present & absent, BOTH, np.where(present & unknown, PRESENT_ONLY, NOTHING)).astype(np.int8)
+def _basis(labels: Columns) -> NDArray[np.int8]:
+    present, absent = labels.counts()
+    unknown = labels.shape[0] - present - absent > 0
+    of_present = np.where((present > 0) & unknown, PRESENT_ONLY, NOTHING)
+    return np.where((present > 0) & (absent > 0), BOTH, of_present).astype(np.int8)
 
 
-def _first(images: FeatureSpace, labels: Labels, rows: NDArray[np.int64]) -> ClassMeans:
+def _first(images: FeatureSpace, labels: Labels | Columns, rows: NDArray[np.int64]) -> ClassMeans:
     """Means of the known labels of some images; the unknown are the absent of a class that has no known one."""
-    own = labels[rows]
-    absent = own < 0
-    none = ~absent.any(0)
-    absent[:, none] = own[:, none] == 0
-    return images.means(rows, (own > 0).astype(np.float32), absent.astype(np.float32))
+    known, z, found = Columns.of(labels), images.rotated[rows], []
+    for block in known.blocks(len(rows)):
+        own = known.block(block)[rows]
+        absent = own < 0
+        none = ~absent.any(0)
+        absent[:, none] = own[:, none] == 0
+        found.append(images.means(z, (own > 0).astype(np.float32), absent.astype(np.float32)))
+    return joined(found)
 
 
 def _learn(
     images: FeatureSpace,
-    labels: Labels,
+    labels: Labels | Columns,
     rows: NDArray[np.int64],
     rounds: Round | None,
     kappa: float,
-    sample: NDArray[np.bool_] | None = None,
 ) -> tuple[ClassMeans, NDArray[np.float64]]:
     """Means of some images after the round, and the share (C,) expected to be present among their unknown pairs."""
-    means = _first(images, labels, rows)
-    own = labels[rows]
-    unknown = (own == 0).sum(0)
-    expected = np.full(labels.shape[1], np.nan)
+    known = Columns.of(labels)
+    means = _first(images, known, rows)
+    expected = np.full(known.shape[1], np.nan)
+    inside = np.zeros(known.shape[0], bool)
+    inside[rows] = True
+    inside = known.of_images(inside)
+    unknown = len(rows) - np.add(*known.counts(inside))
     if rounds is None or not unknown.any():
         return means, expected
-    direction = images.directions(means, kappa)
-    scores = images.rotated[rows] @ direction
-    unseen = _unseen(images, rows, own, scores, means, kappa)
-    expected = expected_share(scores, own, unseen, None if sample is None else sample[rows])
-    present, absent = (own > 0).astype(np.float32), (own < 0).astype(np.float32)
-    for c in np.flatnonzero((unknown > 0) & (means.effective > 0)):
-        open_rows = np.flatnonzero(own[:, c] == 0)
-        ranked = open_rows[np.argsort(-scores[open_rows, c], kind="stable")]
-        up = round(rounds.present * expected[c] * len(ranked))
-        down = round(rounds.absent * (len(ranked) - up))
-        present[ranked[:up], c] = rounds.weight
-        absent[ranked[len(ranked) - down :], c] = 1
+    direction, shrinkage = images.directions(means, kappa), images.shrinkage(means, kappa)
+    z, share, found = images.rotated[rows], known.mean_share(inside), []
+    for block in known.blocks(len(rows)):
+        own, sample, part = known.block(block)[rows], known.sampled(block), means.of_classes(block)
+        scores = z @ direction[:, block]
+        unseen = _unseen(images, z, own, scores, part, shrinkage[block])
+        sample = None if sample is None else sample[rows]
+        expected[block] = expected_share(scores, own, unseen, sample, share)
+        present, absent = (own > 0).astype(np.float32), (own < 0).astype(np.float32)
+        for c in np.flatnonzero((unknown[block] > 0) & (part.effective > 0)):
+            open_rows = np.flatnonzero(own[:, c] == 0)
+            ranked = open_rows[np.argsort(-scores[open_rows, c], kind="stable")]
+            up = round(rounds.present * expected[block][c] * len(ranked))
+            down = round(rounds.absent * (len(ranked) - up))
+            present[ranked[:up], c] = rounds.weight
+            absent[ranked[len(ranked) - down :], c] = 1
+        found.append(images.means(z, present, absent))
     expected[(unknown == 0) | (means.effective == 0)] = np.nan
-    return images.means(rows, present, absent), expected
+    return joined(found), expected
 
 
 def _unseen(
-    images: FeatureSpace, rows: NDArray[np.int64], own: Labels, scores: Floats, means: ClassMeans, kappa: float
+    images: FeatureSpace,
+    z: Floats,
+    own: Labels,
+    scores: Floats,
+    means: ClassMeans,
+    shrinkage: NDArray[np.float64],
 ) -> Floats:
-    """Scores (len(rows), C) of the known labels as if each had been left out of the mean of its class, else as given.
+    """Scores (n, C) of the known labels as if each had been left out of the mean of its class, else as given.
 
     Without image i, the mean of its n images is ``(n mean - x_i) / (n - 1)``; with ``A`` the inverse of ``S + lambda``,
-    its score moves by ``x_i' A (x_i - mean) / (n - 1)`` towards the other sign. NaN where n is 1.
+    its score moves by ``x_i' A (x_i - mean) / (n - 1)`` towards the other sign. NaN where n is 1. ``z``: the images
+    (n, R); ``shrinkage``: lambda_c (C,).
     """
-    z = images.rotated[rows]
-    inverse = (1 / (images.values[:, None] + images.shrinkage(means, kappa))).astype(np.float32)
+    inverse = (1 / (images.values[:, None] + shrinkage)).astype(np.float32)
     gap = (means.present - means.absent) * inverse
     spread = np.sqrt(images.values @ gap.astype(np.float64) ** 2)
     reach = (z * z) @ inverse
@@ -295,10 +308,13 @@ def _unseen(
     return found
 
 
-def _strength(images: FeatureSpace, means: ClassMeans, labels: Labels) -> float:
-    """Kappa before out-of-fold scores are seen: the geometric mean of evidence and usual value, weighted by labels."""
+def _strength(images: FeatureSpace, means: ClassMeans, present: int) -> float:
+    """Kappa before out-of-fold scores are seen: the geometric mean of evidence and usual value.
+
+    Weighted by the number of labels known to be ``present``.
+    """
     usual = _USUAL_SHARE * max(float(images.values.sum()), 1.0)  # the variances of D channels add up to D
-    known = float((labels > 0).sum())
+    known = float(present)
     both = known * np.log(_OF_EVIDENCE * _evidence(images, means)) + _USUAL_LABELS * np.log(usual)
     return float(np.exp(both / (known + _USUAL_LABELS)))
 
@@ -323,59 +339,35 @@ def _evidence(images: FeatureSpace, means: ClassMeans) -> float:
 
 def _raw_out_of_fold(
     images: FeatureSpace,
-    labels: Labels,
+    labels: Labels | Columns,
     parts: NDArray[np.int64],
     rounds: Round | None,
     kappas: list[float],
-    sample: NDArray[np.bool_] | None = None,
-) -> list[Floats]:
-    """For each of ``_FACTORS``, scores (N, C) of unit variance by heads that have not seen the fold.
+) -> Raw:
+    """Scores of unit variance by heads that have not seen the fold.
 
     ``kappas``: the strength of each fold's head, before the factor.
     """
-    found = [np.full(labels.shape, np.nan, np.float32) for _ in _FACTORS]
+    known, heads = Columns.of(labels), []
+    scores = [np.full(len(known.value), np.nan, np.float32) for _ in _FACTORS]
     for part, kappa in enumerate(kappas):
         own = np.flatnonzero(parts == part)
-        means, _ = _learn(images, labels, np.flatnonzero(parts != part), rounds, kappa, sample)
-        z, nothing = images.rotated[own], means.effective == 0
-        for factor, scores in zip(_FACTORS, found, strict=True):
-            values = z @ images.directions(means, kappa * factor)
-            values[:, nothing] = np.nan
-            scores[own] = values
-    return found
+        means, _ = _learn(images, known, np.flatnonzero(parts != part), rounds, kappa)
+        heads.append((means.gap_alone(), kappa))
+        place = np.cumsum(parts == part) - 1
+        z = images.rotated[own]
+        for factor, found in zip(_FACTORS, scores, strict=True):
+            direction = images.directions(means, kappa * factor)
+            for block in known.blocks(len(own)):
+                at = known.positions(block)
+                at = at[parts[known.image[at]] == part]
+                values = z @ direction[:, block]
+                values[:, means.effective[block] == 0] = np.nan
+                found[at] = values[place[known.image[at]], known.cls[at] - block.start]
+    return Raw(images, known, parts, heads, scores)
 
 
-def _chosen(raw: list[Floats], labels: Labels) -> int:
-    """Which of ``_FACTORS``: 1, unless another is better in mean average precision by two standard errors."""
-    plain = _FACTORS.index(1.0)
-    enough = np.minimum((labels > 0).sum(0), (labels < 0).sum(0)) >= _MIN_KNOWN
-    if enough.sum() < _MIN_CLASSES:
-        return plain
-    known = np.where(np.isnan(raw[plain]), np.int8(0), labels)[:, enough]
-    precision = np.stack([average_precision(np.nan_to_num(scores[:, enough]), known) for scores in raw])
-    gains = precision - precision[plain]
-    best = int(np.nanmean(gains, axis=1).argmax())
-    error = np.nanstd(gains[best], ddof=1) / np.sqrt(enough.sum())
-    return best if np.nanmean(gains[best]) > 2 * error else plain
-
-
-def _scale(raw: Floats, labels: Labels) -> Calibration:
-    """Slope and offset of each class, from out-of-fold scores of known labels.
-
-    Where all known labels are of one sign, the unknown pairs are taken as absent.
-    """
-    image, cls = np.nonzero((labels != 0) & ~np.isnan(raw))
-    present = labels[image, cls] > 0
-    found = fit_calibration(raw[image, cls], cls, present, labels.shape[1]) if len(cls) else None
-    if found is None and present.any():
-        image, cls = np.nonzero(~np.isnan(raw))
-        found = fit_calibration(raw[image, cls], cls, labels[image, cls] > 0, labels.shape[1])
-    if found is None:
-        return Calibration((1.0,) * labels.shape[1], (0.0,) * labels.shape[1])
-    return found
-
-
-def _log_odds(labels: Labels) -> NDArray[np.float64]:
+def _log_odds(labels: Columns) -> NDArray[np.float64]:
     """Log-odds of present (C,) by the known labels, with one of each sign more."""
-    present, absent = (labels > 0).sum(0), (labels < 0).sum(0)
+    present, absent = labels.counts()
     return np.log((present + 1) / (absent + 1))

@@ -7,25 +7,27 @@ label show what the known ones are a draw of. Otherwise it is the validation par
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
-from partlabel.core.records import CHECKSUM, WRONG, checksum_of_arrays, write_record
+from partlabel.core.records import WRONG, checksum_of_rows, write_record
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.split import units
 from partlabel.labels.table import LabelTable
 from partlabel.metrics.headline import headline
-from partlabel.metrics.thresholds import calibrate, fit_thresholds
+from partlabel.metrics.thresholds import thresholds_of
+from partlabel.models.score_files import ScoreFile, ScoreWriter
+from partlabel.models.scores import Scores, read_scores
 from partlabel.training.batches import Source, Stored, pooled
+from partlabel.training.by_class import by_class
 from partlabel.training.config import Config
 from partlabel.training.data import Data
 from partlabel.training.folds import FOLDS, out_of_fold
@@ -33,6 +35,8 @@ from partlabel.training.head import as_round, head_features
 from partlabel.training.run import HEADLINE, OUT_OF_FOLD, Run
 from partlabel.training.state import Batches, Job, State
 
+#: pairs of image and class that the headline is estimated on; where there are more, on a random draw of the images
+HEADLINE_PAIRS = 2**23
 Kind = Literal["out-of-fold", "validation"]
 #: how scores came about, in words for people
 MEANINGS: dict[Kind, str] = {
@@ -45,15 +49,36 @@ MEANINGS: dict[Kind, str] = {
 class Evidence:
     """Known labels with scores that have not seen them.
 
-    ``table``: N images, C classes; images without a known label stay in. ``scores``: float32 (N, C) before the sigmoid,
-    NaN in a class for which there are none. ``kind``: a key of ``MEANINGS``. ``same_scale``: the scores are those of
-    models learned as the run's own was, so that thresholds chosen on them hold for it.
+    ``table``: N images, C classes; images without a known label stay in. ``scores``: (N, C) before the sigmoid, read
+    some at a time, NaN in a class for which there are none. ``scored``: (C,) bool, the classes with scores. ``kind``: a
+    key of ``MEANINGS``. ``same_scale``: the scores are those of models learned as the run's own was, so that thresholds
+    chosen on them hold for it.
     """
 
     table: LabelTable
-    scores: NDArray[np.float32]
+    scores: Scores
+    scored: NDArray[np.bool_]
     kind: Kind
     same_scale: bool
+
+    def finite(self) -> tuple[LabelTable, Scores]:
+        """Return labels and scores in which a class without scores has no known label, and scores 0."""
+        return self.table.hide(self.scored[self.table.indices]), _Finite(self.scores, self.scored)
+
+
+class _Finite(Scores):
+    """Other scores, 0 in the classes that have none."""
+
+    def __init__(self, whole: Scores, scored: NDArray[np.bool_]) -> None:
+        super().__init__(*whole.shape)
+        self._whole, self._scored = whole, scored
+
+    def chunks(self, low: int = 0, high: int | None = None) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        for rows, values in self._whole.chunks(low, high):
+            yield rows, np.where(self._scored[low:high], values, np.float32(0))
+
+    def take(self, rows: NDArray[np.int64]) -> Scores:
+        return _Finite(self._whole.take(rows), self._scored)
 
 
 def judged_by_folds(config: Config) -> bool:
@@ -96,23 +121,25 @@ def score_all(job: Job, state: State, data: Data, batches: Batches) -> Evidence 
     if len(units(table.num_images, table.groups)[1]) < FOLDS:
         return None
     rounds = as_round(config.self_training) if same else None
-    return Evidence(table, out_of_fold(features, table, seed=config.seed, rounds=rounds), "out-of-fold", same)
+    found = out_of_fold(features, table, seed=config.seed, rounds=rounds)
+    return Evidence(table, found, found.scored, "out-of-fold", same)
 
 
 def write_out_of_fold(run: Path, found: Evidence) -> None:
-    """Write labels and scores as ``out_of_fold.parquet``: one row for each image, lists of C values."""
-    count = found.table.num_classes
+    """Write scores as ``out_of_fold.parquet``, see :mod:`partlabel.models.score_files`; some images at a time."""
+    classes, names = list(found.table.classes), found.table.images
+    with (
+        replacing(run / OUT_OF_FOLD) as temporary,
+        ScoreWriter(temporary, classes, {"same_scale": found.same_scale}) as writer,
+    ):
 
-    def lists(values: NDArray[Any]) -> pa.Array:
-        return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), count)
+        def rows() -> Iterator[NDArray[np.float32]]:
+            for start, values in found.scores.in_order():
+                writer.add(names.slice(start, len(values)), values)
+                yield values
 
-    columns = {"image": found.table.images, "score": lists(found.scores)}
-    classes, scores = list(found.table.classes), {"score": found.scores.astype(np.float32)}
-    fits = checksum_of_arrays(scores, classes, found.same_scale, found.table.images.to_pylist())
-    about = {"classes": json.dumps(classes), "same_scale": json.dumps(found.same_scale), CHECKSUM: fits}
-    content = pa.table(columns).replace_schema_metadata(about)
-    with replacing(run / OUT_OF_FOLD) as temporary:
-        pq.write_table(content, temporary, compression="zstd")
+        about = (classes, found.same_scale, names.to_pylist())
+        writer.seal(checksum_of_rows("score", found.scores.shape, rows(), *about))
 
 
 def evidence(run: Run) -> Evidence | None:
@@ -123,26 +150,38 @@ def evidence(run: Run) -> Evidence | None:
     """
     path = run.folder / OUT_OF_FOLD
     if not path.is_file():
-        return Evidence(run.held_out.table, run.held_out.scores, "validation", True) if run.is_validated else None
+        if not run.is_validated:
+            return None
+        scores = run.held_out_scores
+        return Evidence(run.held_out_labels, scores, np.ones(scores.num_classes, bool), "validation", True)
     try:
-        stored = pq.read_table(path)
-        about = stored.schema.metadata or {}
-        classes, same = tuple(json.loads(about[b"classes"])), bool(json.loads(about[b"same_scale"]))
-        scores = stored["score"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.float32)
-        images, scores = stored["image"].combine_chunks(), scores.reshape(-1, max(len(classes), 1))
-        fits = about.get(CHECKSUM.encode(), b"").decode("ascii", "replace")
-        sums = checksum_of_arrays({"score": scores}, list(classes), same, images.to_pylist()) if fits else ""
-    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, MemoryError) as error:
+        file = ScoreFile(path)
+        images, same, stored = file.column("image"), bool(file.about["same_scale"]), read_scores([file])
+        scored = np.ones(stored.num_classes, bool)
+
+        def rows() -> Iterator[NDArray[np.float32]]:
+            for _, values in stored.in_order():
+                np.logical_and(scored, ~np.isnan(values).any(0), out=scored)
+                yield values
+
+        sums = checksum_of_rows("score", stored.shape, rows(), list(file.classes), same, images.to_pylist())
+    except (UserError, OSError, pa.ArrowException, KeyError, ValueError, TypeError, MemoryError) as error:
         raise UserError(f"{path}: is missing or damaged") from error
-    if fits != sums:
+    if file.checksum not in ("", sums):
         raise UserError(f"{path}: {WRONG}")
     table = run.all_labels.without_origin("model")
     place = np.full(table.num_images, -1)
-    rows = table.image_index(images)
-    place[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
-    if classes != table.classes or (place < 0).any() or scores.size != len(images) * len(classes):
+    at = table.image_index(images)
+    place[at[at >= 0]] = np.flatnonzero(at >= 0)
+    if file.classes != table.classes or (place < 0).any():
         raise UserError(f"{path}: does not belong to the labels of the run")
-    return Evidence(table, scores.reshape(len(images), len(classes))[place], "out-of-fold", same)
+    return Evidence(table, read_scores([file], place), scored, "out-of-fold", same)
+
+
+def drawn_rows(table: LabelTable, seed: int = 0) -> NDArray[np.int64]:
+    """Return the images that the headline is estimated on: all, or some drawn at random, up to ``HEADLINE_PAIRS``."""
+    most, rows = max(1, HEADLINE_PAIRS // max(table.num_classes, 1)), np.arange(table.num_images)
+    return rows if len(rows) <= most else np.sort(np.random.default_rng(seed).permutation(rows)[:most])
 
 
 def write_headline(run: Run) -> None:
@@ -161,22 +200,21 @@ def judge(run: Run, seed: int = 0) -> dict[str, Any] | None:
     found = evidence(run)
     if found is None:
         return None
-    table = random_sample(found.table)
-    labels = table.dense()
-    scored = np.isfinite(found.scores).all(0)
+    table, (known, finite) = random_sample(found.table), found.finite()
     limits = np.zeros(table.num_classes)
-    if scored.any():
-        own, known = found.scores[:, scored], labels[:, scored]
-        names = tuple(np.array(table.classes)[scored].tolist())
-        limits[scored] = fit_thresholds(own, known, names, calibration=calibrate(own, known)).values
-    numbers = headline(
-        found.scores, labels, table.classes, limits, units=units(table.num_images, table.groups)[0], seed=seed
-    )
+    if found.scored.any():
+        chosen = np.flatnonzero(found.scored)
+        own = random_sample(known).select_classes([table.classes[c] for c in chosen])
+        on = by_class(finite.select(chosen), own)
+        limits[chosen] = thresholds_of(on, own.classes, calibration=on.calibration()).values
+    unit, rows = units(table.num_images, table.groups)[0], drawn_rows(table, seed)
+    scores = found.scores.take(rows).dense()
+    numbers = headline(scores, table.dense(rows), table.classes, limits, units=unit[rows], seed=seed)
     return {
         "measured_on": found.kind,
         "meaning": MEANINGS[found.kind],
-        "images": table.num_images,
-        "known_labels": table.num_known,
+        "images": len(rows),
+        "known_labels": int(np.diff(table.indptr)[rows].sum()),
         "left_out": found.table.num_known - table.num_known,
         **numbers.to_dict(),
     }

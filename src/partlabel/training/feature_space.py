@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,15 @@ Floats = NDArray[np.float32]
 
 #: images that are turned at once
 _BLOCK = 4096
+
+
+class HasShape(Protocol):
+    """Labels of N images and C classes, in whichever form."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """N and C."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +41,24 @@ class ClassMeans:
         """n_c: as many labels of each sign would give means that are known as well; 0 without a present label."""
         return self.count_present * self.count_absent / np.maximum(self.count_present + self.count_absent, 1e-9)
 
+    def of_classes(self, block: slice) -> ClassMeans:
+        """Return the means of some classes."""
+        return ClassMeans(
+            self.present[:, block], self.absent[:, block], self.count_present[block], self.count_absent[block]
+        )
+
+    def gap_alone(self) -> ClassMeans:
+        """Return means that have the same directions, in half the memory."""
+        gap = self.present - self.absent
+        return ClassMeans(gap, np.broadcast_to(np.float32(0), gap.shape), self.count_present, self.count_absent)
+
+
+def joined(parts: Sequence[ClassMeans]) -> ClassMeans:
+    """Put the means of some classes behind those of others."""
+    present, absent = (np.concatenate([getattr(p, name) for p in parts], 1) for name in ("present", "absent"))
+    counts = (np.concatenate([getattr(p, name) for p in parts]) for name in ("count_present", "count_absent"))
+    return ClassMeans(present, absent, *counts)
+
 
 class FeatureSpace:
     """The images in the basis of the eigenvectors of their covariance, standardised first.
@@ -42,8 +70,8 @@ class FeatureSpace:
         rotated: float32 (N, R).
     """
 
-    def __init__(self, features: NDArray[Any], labels: NDArray[np.int8]) -> None:
-        if features.ndim != 2 or labels.ndim != 2 or len(features) != len(labels) or not len(features):
+    def __init__(self, features: NDArray[Any], labels: HasShape) -> None:
+        if features.ndim != 2 or len(labels.shape) != 2 or len(features) != labels.shape[0] or not len(features):
             raise ValueError(f"features {features.shape} and labels {labels.shape} are not (N, D) and (N, C)")
         total, square = np.zeros(features.shape[1]), np.zeros((features.shape[1],) * 2)
         blocks = [slice(a, min(a + _BLOCK, len(features))) for a in range(0, len(features), _BLOCK)]
@@ -67,10 +95,9 @@ class FeatureSpace:
         for rows in blocks:
             self.rotated[rows] = (np.asarray(features[rows], np.float32) - centre) @ turn
 
-    def means(self, rows: NDArray[np.int64], present: Floats, absent: Floats) -> ClassMeans:
-        """Weighted means of some images, with weights (len(rows), C)."""
+    def means(self, own: Floats, present: Floats, absent: Floats) -> ClassMeans:
+        """Weighted means of some images ``own`` (n, R), rows of ``rotated``, with weights (n, C)."""
         count_present, count_absent = present.sum(0, dtype=np.float64), absent.sum(0, dtype=np.float64)
-        own = self.rotated[rows]
         return ClassMeans(
             own.T @ present / np.maximum(count_present, 1e-9).astype(np.float32),
             own.T @ absent / np.maximum(count_absent, 1e-9).astype(np.float32),

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from partlabel.core.compute import loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.text import plural
-from partlabel.labels.holdout import random_sample
-from partlabel.labels.table import LabelTable
+from partlabel.labels.holdout import at_random
 from partlabel.models.model import Model
 from partlabel.training.batches import Source, open_source
 from partlabel.training.class_shares import expected_interval
+from partlabel.training.columns import Columns
 from partlabel.training.config import SelfTrainingConfig
 from partlabel.training.data import Data
 from partlabel.training.discriminant import NOTHING, LinearHead, Round, fit
 from partlabel.training.labels import TrainingLabels
 from partlabel.training.state import Batches, Job, State
 
-#: images whose features are made ready at once
-_ROWS = 1024
+#: images whose features are made ready at once, and scores that are computed at once
+_ROWS, _SCORES = 1024, 2**25
 
 
 def solve_head(job: Job, state: State, batches: Batches, epoch: int) -> dict[str, Any]:
@@ -41,18 +41,18 @@ def solve_head(job: Job, state: State, batches: Batches, epoch: int) -> dict[str
     """
     began = time.perf_counter()
     rows = state.labels.rows
-    labels, _ = state.labels.labels(rows)
+    known = _known(state.labels)
 
     def solve() -> tuple[LinearHead, float]:
         features = head_features(state.model, batches.train, rows)
-        solved = _solve(job, state.labels, features)
-        return solved, _loss(solved.scores(features), labels)
+        solved = _solve(job, known, features)
+        return solved, _loss(solved, features, known)
 
     found, loss = job.engine.from_first(solve)  # one process has all the cores, and all get the same
     put_into(state.model, found)
     seconds = time.perf_counter() - began
     classes = state.model.classes
-    intervals = expected_interval(labels, sample_mask(state.labels.table.select(rows)))
+    intervals = expected_interval(len(rows), known.counts(), known.counts(known.sample))
     nothing = [classes[c] for c in np.flatnonzero(found.basis == NOTHING)]
     if nothing:
         job.report.line(
@@ -110,14 +110,25 @@ def start_head(job: Job, data: Data, model: Model, batches: Batches) -> None:
                 crew=job.engine.crew(),
             )
     labels = data.labels(job.config)
-    put_into(model, job.engine.from_first(lambda: _solve(job, labels, head_features(model, source, labels.rows))))
+    put_into(
+        model, job.engine.from_first(lambda: _solve(job, _known(labels), head_features(model, source, labels.rows)))
+    )
 
 
-def _solve(job: Job, labels: TrainingLabels, features: NDArray[np.float32]) -> LinearHead:
-    known, sample = labels.labels(labels.rows)[0], sample_mask(labels.table.select(labels.rows))
+def _known(labels: TrainingLabels) -> Columns:
+    """The labels to learn from; where unknown ones are absent, all of them are known."""
+    table = labels.table.select(labels.rows)
+    random = at_random(table)
+    sample = None if random.all() or not random.any() else random
+    if not labels.config.assume_absent:
+        return Columns.of_table(table, sample)
+    mask = None if sample is None else table.hide(sample).dense() != 0
+    return Columns.of(labels.labels(labels.rows)[0], mask)
+
+
+def _solve(job: Job, known: Columns, features: NDArray[np.float32]) -> LinearHead:
     try:
-        rounds = as_round(job.config.self_training)
-        return fit(features, known, rounds=rounds, seed=job.config.seed, sample=sample)
+        return fit(features, known, rounds=as_round(job.config.self_training), seed=job.config.seed)
     except ValueError as error:
         raise UserError(f"the head cannot be solved: {error}") from None
 
@@ -136,12 +147,6 @@ def head_features(model: Model, source: Source, rows: NDArray[np.int64]) -> NDAr
     return np.concatenate(made)
 
 
-def sample_mask(table: LabelTable) -> NDArray[np.bool_] | None:
-    """Which known labels are a random sample, bool (N, C); None where all are, or none."""
-    sample = random_sample(table)
-    return None if sample.num_known in (0, table.num_known) else sample.dense() != 0
-
-
 def put_into(model: Model, head: LinearHead) -> None:
     """Give a model with one head the weights of a solved one."""
     own: Any = model.head
@@ -157,7 +162,11 @@ def as_round(config: SelfTrainingConfig) -> Round | None:
     return Round(config.present, config.absent, config.weight) if config.present or config.absent else None
 
 
-def _loss(scores: NDArray[np.float32], labels: NDArray[np.int8]) -> float:
-    """Mean binary cross-entropy of the known labels."""
-    known = labels != 0
-    return float(np.logaddexp(0, -scores[known].astype(np.float64) * labels[known]).mean())
+def _loss(head: LinearHead, features: NDArray[np.float32], known: Columns) -> float:
+    """Mean binary cross-entropy of the known labels; scores of some images at a time."""
+    found, step = np.empty(len(known.value), np.float32), max(1, _SCORES // max(known.shape[1], 1))
+    for low in range(0, len(features), step):
+        scores = head.scores(features[low : low + step])
+        first, last = np.searchsorted(known.image, [low, low + step])
+        found[first:last] = scores[known.image[first:last] - low, known.cls[first:last]]
+    return float(np.logaddexp(0, -found.astype(np.float64) * known.value).mean())

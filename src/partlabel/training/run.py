@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from partlabel.core.errors import UserError
 from partlabel.core.files import to_toml
 from partlabel.core.records import CHECKSUM, WRONG, checksum, checksum_of_rows, read_record
 from partlabel.core.text import plural
+from partlabel.core.trouble import plainly
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import Metrics
@@ -40,6 +42,27 @@ MARKER, SETTINGS, HISTORY, SUMMARY = "run.json", "config.toml", "metrics.jsonl",
 LABELS, VALIDATION, RELABELLED = "labels.parquet", "validation.parquet", "relabelled.parquet"
 OUT_OF_FOLD, HEADLINE = "out_of_fold.parquet", "headline.json"
 SCORES, THRESHOLDS, SKIPPED, ROUNDS = "validation_scores.parquet", "thresholds.json", "skipped.txt", "rounds"
+
+
+class _Marker(msgspec.Struct):
+    """What ``run.json`` says of the folder."""
+
+    config: dict[str, Any] | None = None
+    after: str | None = None
+    validation_images: tuple[str, str] | None = msgspec.field(default=None, name="validation images")
+
+
+class _Row(msgspec.Struct):
+    """What a row of the history may hold, as far as others count with it."""
+
+    epoch: int | None = None
+    round: int | None = None
+    loss: float | None = None
+    learning_rate: float | None = None
+    validation: dict[str, float | None] | None = None
+    added_present: int = 0
+    added_absent: int = 0
+    label_proportion: float | None = None
 
 
 @dataclass(frozen=True)
@@ -122,8 +145,14 @@ class Run:
     def config(self) -> Config:
         """All settings."""
         config = Config.read(self.folder / SETTINGS)
-        started = read_record(self.folder / MARKER).get("config") if (self.folder / MARKER).is_file() else None
-        if started and Config.from_dict(tomllib.loads(to_toml(started))) != config:
+        started = self._marker.config if (self.folder / MARKER).is_file() else None
+        try:
+            stored = Config.from_dict(tomllib.loads(to_toml(started)), MARKER) if started else config
+        except UserError:
+            raise
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise UserError(f"{self.folder / MARKER}: is damaged") from error
+        if stored != config:
             raise UserError(f"{self.folder / SETTINGS}: is not what the run was started with, which {MARKER} says")
         return config
 
@@ -207,8 +236,9 @@ class Run:
         for number, line in enumerate(lines, 1):
             try:
                 rows.append(dict(json.loads(line)))
+                msgspec.convert(rows[-1], _Row)
             except (ValueError, TypeError, RecursionError) as error:
-                bad.append(f"{path}:{number} {error}")
+                bad.append(f"{path}:{number} {plainly(error)}")
         if bad:
             raise UserError(f"{path}: is damaged", bad)
         vouched = rows[0].pop(CHECKSUM, None) if rows else None
@@ -226,7 +256,12 @@ class Run:
         """The records of the rounds of relabelling, with what each added to each class."""
         rows = [row for row in self.history if "round" in row]
         whole = [self.folder / ROUNDS / f"round-{row['round']}.json" for row in rows]
-        return [read_record(path) if path.is_file() else row for row, path in zip(rows, whole, strict=True)]
+        found = [read_record(path) if path.is_file() else row for row, path in zip(rows, whole, strict=True)]
+        try:
+            msgspec.convert(found, list[_Row])
+        except msgspec.ValidationError as error:
+            raise UserError(f"{self.folder / ROUNDS}: is damaged") from error
+        return found
 
     @property
     def is_finished(self) -> bool:
@@ -256,15 +291,22 @@ class Run:
         return read_record(path) if path.is_file() else {}
 
     @property
+    def _marker(self) -> _Marker:
+        try:
+            return msgspec.convert(read_record(self.folder / MARKER), _Marker)
+        except msgspec.ValidationError as error:
+            raise UserError(f"{self.folder / MARKER}: is damaged") from error
+
+    @property
     def after(self) -> Run | None:
         """The run that this one was trained after, with a grown table; None where none was named or it is gone."""
-        named = read_record(self.folder / MARKER).get("after")
+        named = self._marker.after
         return Run(named) if named and (Path(named) / MARKER).is_file() else None
 
     @property
     def elsewhere(self) -> tuple[str, Path] | None:
         """How the names of validation images in a folder of their own begin, and that folder; None without."""
-        named = read_record(self.folder / MARKER).get("validation images")
+        named = self._marker.validation_images
         return None if named is None else (named[0], Path(named[1]))
 
     @property

@@ -110,11 +110,9 @@ def _judged(run: Run) -> tuple[LabelTable, Scores]:
     found = evidence(run)
     if found is None or not found.same_scale:
         return run.held_out_labels, run.held_out_scores
-    scored = ~np.isnan(found.scores.sum(0))
-    if run.is_validated and not scored.any():
+    if run.is_validated and not found.scored.any():
         return run.held_out_labels, run.held_out_scores
-    table = found.table.hide(scored[found.table.indices])
-    return table, Scores.of(np.where(scored, found.scores, np.float32(0)))
+    return found.finite()
 
 
 def silence(run: Run) -> None:

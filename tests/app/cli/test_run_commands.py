@@ -112,7 +112,7 @@ def test_evaluate_says_when_its_estimate_is_from_a_draw(capsys, job, monkeypatch
     words = ("evaluate", job / "run", job / "labels.parquet", "--images", job / "photos")
     assert said not in run(capsys, *words)[1]
     classes = LabelTable.read_parquet(job / "labels.parquet").num_classes
-    monkeypatch.setattr("partlabel.tasks.evaluate.HEADLINE_PAIRS", 12 * classes)
+    monkeypatch.setattr("partlabel.training.evidence.HEADLINE_PAIRS", 12 * classes)
     assert said in run(capsys, *words)[1].splitlines()
     assert json.loads(run(capsys, *words, "--json")[1])["headline"]["images"] == 12
 

@@ -34,7 +34,7 @@ from partlabel.app.cli import (
 from partlabel.app.cli.paths import check_paths, check_sources
 from partlabel.app.cli.steps import following, next_step
 from partlabel.core.compute import is_first_process, processes
-from partlabel.core.errors import PartlabelWarning, UserError
+from partlabel.core.errors import PartlabelWarning, UserError, heard
 from partlabel.core.text import shown, speak_any_sign
 
 __all__ = ["app", "main"]
@@ -165,6 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     speak_any_sign(sys.stdout, sys.stderr)
+    heard.clear()
     if processes().world > 1:  # of a process that is lost, torch would print pages
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with warnings.catch_warnings():

@@ -153,12 +153,12 @@ def random_check(run: Run) -> dict[str, Any]:
         trained = run.labels.image_index(held.table.images)
         known[trained >= 0] |= run.labels.dense(trained[trained >= 0]) != 0
     own, open_ = sample.sum(0), (~known).sum(0)
-    checked = (own >= _FEW_HELD) & (open_ >= _FEW_HELD) & np.isfinite(held.scores).all(0)
+    checked = (own >= _FEW_HELD) & (open_ >= _FEW_HELD) & held.scored
     classes = []
-    for c, name in enumerate(held.table.classes):
+    every = (scores for _, block in held.scores.blocks() for scores in block)
+    for c, (name, scores) in enumerate(zip(held.table.classes, every, strict=True)):
         distance, p, alike = None, None, None
         if checked[c]:
-            scores = held.scores[:, c]
             distance, p, alike = risk_control.compare(scores[sample[:, c]], scores[~known[:, c]], int(checked.sum()))
         row = {"class": name, "held_out": int(own[c]), "unknown": int(open_[c])}
         classes.append({**row, "distance": distance, "p": p, "alike": alike})

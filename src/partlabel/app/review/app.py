@@ -29,7 +29,7 @@ from partlabel.app.review.queues import QUEUES
 from partlabel.app.review.security import PERSON, Guard
 from partlabel.app.review.views import FILTER_ORIGINS, Filter
 from partlabel.core.errors import UserError
-from partlabel.core.trouble import keep
+from partlabel.core.trouble import keep, plainly
 
 #: the header that names a review, see Desk.identity
 REVIEW = "X-Partlabel-Review"
@@ -137,7 +137,7 @@ class _Page:
 
     def session(self, request: Request) -> Response:
         given = _parameters(request, {"browser"})
-        return _json(self._desk.session(given.get("browser")))
+        return _json(self._desk.session(given.get("browser"), request.scope.get(PERSON)))
 
     def queue(self, request: Request) -> Response:
         self._same(request)
@@ -295,7 +295,7 @@ async def _body(request: Request, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(await request.body(), type=kind)
     except msgspec.DecodeError as error:
-        raise HTTPException(400, f"The request cannot be read: {error}.") from None
+        raise HTTPException(400, f"The request cannot be read: {plainly(error)}.") from None
 
 
 def _json(value: dict[str, Any], status: int = 200) -> Response:

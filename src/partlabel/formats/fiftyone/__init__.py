@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from partlabel.core.errors import UserError
+from partlabel.core.trouble import plainly
 from partlabel.formats import options as read_as
 from partlabel.formats.fiftyone.writing import write
 from partlabel.formats.reading import load_json
@@ -235,7 +236,7 @@ class _Reader:
                 if not image:
                     raise ValueError("the filepath is blank")
             except (ValueError, RecursionError) as error:
-                self.records.refuse([f"{source.place(position)}: {error}"])
+                self.records.refuse([f"{source.place(position)}: {plainly(error)}"])
                 continue
             self.records.begin(image, answered=any(value is not None for value in values))
             for part, (listed, value) in enumerate(zip(labels, fields.values(), strict=True)):
@@ -349,7 +350,7 @@ def _label_fields(source: Source) -> dict[str, str]:
                     if isinstance(kind, str) and kind in _KINDS:
                         found[name] = kind
         except (ValueError, RecursionError) as error:
-            wrong.append(f"{source.place(position)}: {error}")
+            wrong.append(f"{source.place(position)}: {plainly(error)}")
     if wrong:
         raise UserError(f"{source.path}: {plural(len(wrong), 'sample')} cannot be read", wrong)
     return found

@@ -20,6 +20,7 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 
 from partlabel.core.errors import UserError
+from partlabel.core.trouble import plainly
 from partlabel.formats.reading import load_json
 from partlabel.formats.report import plural
 
@@ -178,8 +179,8 @@ def _named(path: str) -> Generator[None]:
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         if isinstance(error, UserError):
             raise
-        reason = str(error).split("\n")[0] or type(error).__name__
-        raise UserError(f"{path}: cannot be read, or is cut or damaged ({reason})") from error
+        row = re.search(r" in row \d+", str(error))  # of JSON, counted from 0
+        raise UserError(f"{path}: cannot be read, or is cut or damaged{row[0] if row else ''}") from error
 
 
 def open_file(path: str) -> DataFile:
@@ -274,7 +275,7 @@ def _check_lines(path: str) -> None:
                 if content.strip():
                     decoder.decode(content)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                wrong.append(f"{path}:{number} {error}")
+                wrong.append(f"{path}:{number} {plainly(error)}")
     if wrong:
         raise UserError(f"{path}: {plural(len(wrong), 'line')} without a JSON object", wrong)
 

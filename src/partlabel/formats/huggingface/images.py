@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
+import unicodedata
 from collections.abc import Callable
+from contextlib import ExitStack
 from io import BytesIO
+from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,6 +19,7 @@ import pyarrow.compute as pc
 from PIL import Image
 
 from partlabel.core.errors import UserError
+from partlabel.core.files import folder_beside, sweep
 
 #: the longest name in bytes, below the limit of all usual file systems
 _LONGEST = 200
@@ -42,24 +45,21 @@ class ImageFolder:
             raise UserError(f"extract: {path} is not empty; name a new folder")
         if not self.target.absolute().parent.is_dir():
             raise UserError(f"extract: the folder {self.target.absolute().parent} does not exist")
-        self._temporary = self.target.absolute().with_name(f".{self.target.absolute().name}.{os.getpid()}.tmp")
-        #: by their names in one case, as Windows and macOS do not tell two cases apart
+        self._held, self._temporary = ExitStack(), Path()
+        #: by their names as Windows and macOS tell them apart
         self._saved: dict[str, tuple[str, bytes]] = {}
 
     def __enter__(self) -> Self:
-        try:
-            self._temporary.mkdir()
-        except OSError as error:
-            raise UserError(f"extract: {self.target} cannot be written ({error.strerror})") from error
+        sweep(self.target.absolute().parent)
+        self._temporary = self._held.enter_context(folder_beside(self.target.absolute()))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            os.replace(self._temporary, self.target)
-        else:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+        with self._held:
+            if kind is None:
+                os.replace(self._temporary, self.target)
 
     def save(self, images: pa.Array, paths: pa.Array, first_row: int, place: Callable[[int], str]) -> list[str]:
         """Write the images of a batch; return the name of the file of each.
@@ -88,14 +88,22 @@ class ImageFolder:
     def _save(self, content: pa.Buffer, path: str | None, row: int) -> str:
         digest = hashlib.sha256(content).digest()
         name = _file_name(path or "") or f"row{row + 1}{_ending(content)}"
-        if self._saved.get(name.casefold(), (name, digest)) != (name, digest):
-            stem, ending = os.path.splitext(name)
-            name = f"{stem}.row{row + 1}{ending}"
-        if name.casefold() not in self._saved:
-            self._saved[name.casefold()] = name, digest
+        stem, ending = os.path.splitext(name)
+        # a name with a row number may be that of an image of its own
+        others = (f"{stem}.row{row + 1}{'' if again == 1 else f'-{again}'}{ending}" for again in count(1))
+        name = next(
+            free for free in chain([name], others) if self._saved.get(_key(free), (free, digest)) == (free, digest)
+        )
+        if _key(name) not in self._saved:
+            self._saved[_key(name)] = name, digest
             with open(self._temporary / name, "xb") as file:
                 file.write(content)
         return name
+
+
+def _key(name: str) -> str:
+    """What file systems tell files by that know no case and one way to write an accent."""
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _file_name(path: str) -> str:

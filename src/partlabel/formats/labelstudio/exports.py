@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from partlabel.core.errors import UserError
+from partlabel.core.trouble import plainly
 from partlabel.formats.labelstudio.options import LabelStudioOptions, choose_controls, choose_image, likely_controls
 from partlabel.formats.reading import load_json
 from partlabel.formats.report import ImportReport, Tally, plural
@@ -170,7 +171,7 @@ class _Tasks:
         try:
             task = msgspec.json.decode(item, type=Task)
         except _WRONG as error:
-            self.wrong.append(f"task entry {number + 1}: {error}")
+            self.wrong.append(f"task entry {number + 1}: {plainly(error)}")
             return
         name = f"task {task.id}" if task.id is not None else f"task entry {number + 1}"
         self.data.append(task.data)
@@ -181,7 +182,7 @@ class _Tasks:
             try:
                 self._annotation(name, msgspec.json.decode(raw, type=Annotation))
             except _WRONG as error:
-                self.wrong.append(f"{name}: {self.options.answers} {error}")
+                self.wrong.append(f"{name}: {self.options.answers} {plainly(error)}")
         if len(self.entries) == before:
             self._add(name, None)
 
@@ -253,7 +254,7 @@ def _read_min(path: str, items: Sequence[Raw], options: LabelStudioOptions, repo
         try:
             records.append(msgspec.json.decode(item, type=dict[str, Any]))
         except _WRONG as error:
-            wrong.append(f"entry {number}: {error}")
+            wrong.append(f"entry {number}: {plainly(error)}")
     if wrong:
         raise UserError(f"{path}: {plural(len(wrong), 'record')} not as in an export", wrong)
 

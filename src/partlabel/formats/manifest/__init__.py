@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from partlabel.core.errors import UserError
+from partlabel.core.trouble import plainly
 from partlabel.formats import options as read_as
 from partlabel.formats.addresses import IMAGE_NAMES, Addresses
 from partlabel.formats.manifest.services import ML_USE, SERVICES, Answer, Item, Job, Service
@@ -70,7 +71,7 @@ def read(path: str, options: ManifestOptions) -> tuple[LabelTable, ImportReport]
         try:
             answers = list(service.read(item, job, place))
         except ValueError as error:
-            records.refuse([f"{place} {error}"])
+            records.refuse([f"{place} {plainly(error)}"])
             continue
         except (KeyError, TypeError, AttributeError):
             records.refuse([f"{place} not as {service.name} writes it"])
@@ -124,7 +125,7 @@ def _lines(path: str) -> list[tuple[int, Item]]:
             if line.strip():
                 lines.append((number, _decoded(line)))
         except (ValueError, RecursionError) as error:
-            wrong.append(f"{path}:{number} {error}")
+            wrong.append(f"{path}:{number} {plainly(error)}")
     if wrong:
         raise UserError(f"{path}: {plural(len(wrong), 'line')} without a JSON object", wrong)
     return lines

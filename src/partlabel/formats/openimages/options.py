@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partlabel.core.errors import UserError
+from partlabel.core.trouble import plainly
 from partlabel.formats import options as read_as
 from partlabel.formats.class_names import tidy
 from partlabel.formats.reading import find_encoding
@@ -72,7 +73,9 @@ def read_descriptions(path: str) -> dict[str, str]:
                 elif names.setdefault(*cells) != cells[1]:
                     wrong.append(f"{path}:{start} {cells[0]} is {names[cells[0]]} and {cells[1]}")
     except (OSError, UnicodeError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read as names of label ids", [f"{path}:{line + 1} {error}"]) from error
+        raise UserError(
+            f"{path}: cannot be read as names of label ids", [f"{path}:{line + 1} {plainly(error)}"]
+        ) from error
     if wrong:
         raise UserError(f"{path}: not a list of label ids with names", wrong)
     return names

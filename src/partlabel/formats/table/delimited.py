@@ -20,6 +20,7 @@ from pyarrow import csv as arrow_csv
 
 from partlabel.core.errors import UserError
 from partlabel.core.text import CELL, from_cell
+from partlabel.core.trouble import plainly
 from partlabel.formats.packed import Content, opened
 from partlabel.formats.reading import advance, find_encoding
 from partlabel.formats.table.sheets import open_sheet
@@ -127,7 +128,7 @@ class TextTable(Table):
                     look.add(line, row, lines, self.separator)
                 wrong += [(line, text) for text in _undecoded(self.encoding, row)]
         except (csv.Error, UnicodeError) as error:
-            wrong.append((line, f" and what follows: {error}"))
+            wrong.append((line, f" and what follows: {plainly(error)}"))
         wrong += [(line, f" a row over {count} lines{_QUOTE}") for line, count in look.swallowed()]
         if wrong:
             raise _unreadable(self.path, sorted(wrong, key=lambda entry: entry[0]))
@@ -197,7 +198,7 @@ def open_table(
             start = list(itertools.islice(file, _FIRST_LINES))
         readings = {c: _beginning(start, c) for c in ([separator] if separator else _SEPARATORS)}
     except (csv.Error, UnicodeError) as error:
-        raise UserError(f"{path}: the beginning of the table cannot be read ({error})") from error
+        raise UserError(f"{path}: the beginning of the table cannot be read ({plainly(error)})") from error
     if not any(readings.values()):
         raise UserError(f"{path}: the file holds only blank lines")
     if _JSON.match("".join(start[:3])):
