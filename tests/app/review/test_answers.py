@@ -75,6 +75,16 @@ def test_yes_against_no_of_another_browser_is_a_conflict_until_it_is_settled(sto
     assert said(store, A) == ("yes", True)
 
 
+def test_a_person_with_two_browsers_is_one_and_two_people_at_one_browser_are_two(store):
+    store.add("phone", "1", [new(A, "yes"), new(B, "yes")], person="Ada")
+    store.add("laptop", "1", [new(A, "no")], person="Ada")
+    assert said(store, A) == ("no", False)
+    store.add("phone", "2", [new(B, "no")], person="Ben")
+    assert said(store, B) == ("no", True)
+    verdict = store.verdicts()[B]
+    assert [(given.person, given.answer) for given in verdict.counting] == [("Ada", "yes"), ("Ben", "no")]
+
+
 def test_undo_takes_back_batches_of_this_browser_from_the_latest_on(store):
     store.add("me", "1", [new(A, "yes")])
     store.add("me", "2", [new(A, "no"), new(B, "skip")])

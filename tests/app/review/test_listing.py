@@ -14,6 +14,8 @@ from partlabel.app.review.scores import ScoreShelf
 from partlabel.app.review.views import Filter, Marks, Views
 from partlabel.labels.table import LabelTable
 from partlabel.metrics.calibration import Calibration
+from partlabel.models.score_files import ScoreFile, ScoreWriter
+from partlabel.models.scores import read_scores
 from tests.app.review.made import board_of, drawn_table, make_run, said
 from tests.app.review.test_views import FILTERS
 from tests.reference import review as reference
@@ -167,4 +169,36 @@ def test_a_review_of_many_pairs(tmp_path, monkeypatch):
     assert page["scope"] == queues.CLEARED
     assert again.page("filled", Filter(), False, 0, 5)["scope"] is None
     assert again.items(np.array([hidden]))[0]["score"] is None
+    again.close()
+
+
+def test_scores_in_files_are_found_without_the_model_until_they_are_cleared(tmp_path, monkeypatch):
+    table, numbers = drawn(2)
+    made = make_run(tmp_path, table, numbers)
+    (tmp_path / "stored").mkdir()
+    for low in (0, 20):
+        with ScoreWriter(tmp_path / "stored" / f"{low}.parquet", table.classes) as writer:
+            writer.add(table.images.to_pylist()[low : low + 20], numbers[low : low + 20])
+    files = [ScoreFile(path) for path in sorted((tmp_path / "stored").iterdir())]
+    asked = []
+
+    def scored(model, paths):
+        asked.append(len(paths))
+        return read_scores(files)
+
+    monkeypatch.setattr("partlabel.app.review.scores.ALL", 0)
+    monkeypatch.setattr("partlabel.training.run.Run.model", None)
+    monkeypatch.setattr("partlabel.tasks.scoring.scored", scored)
+    desk = made.open()
+    assert asked == [30]  # once, for the questions; the list finds them stored
+    page = desk.page("all", Filter(cls=4), False, 0, 500)
+    expected = np.lexsort((np.arange(30), -np.rint(TOP / (1 + np.exp(-numbers[:, 4].astype(np.float64))))))
+    assert [item["image"] for item in page["items"]] == expected.tolist()
+    desk.close()
+    again = made.open()
+    assert len(asked) == 1
+    assert again.page("all", Filter(cls=4), False, 0, 500) == page
+    files[1].path.unlink()  # while the server runs
+    assert again.page("all", Filter(cls=5), False, 0, 500)["scope"] == queues.CLEARED
+    assert again.page("all", Filter(cls=4), False, 0, 500) == page  # it was read before
     again.close()

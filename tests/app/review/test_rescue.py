@@ -142,6 +142,7 @@ def test_the_command(made, capsys, monkeypatch):
     from partlabel.app.review import server
 
     desk = made.open()
+    desk.export("parquet")
     desk.close()
     path = made.run / "review" / "answers.sqlite"
     store = AnswerStore(path)
@@ -153,10 +154,12 @@ def test_the_command(made, capsys, monkeypatch):
     connection.close()
     words = ["review", str(made.run), "--images", str(made.images), "--port", "0"]
     assert main(words) == 2
-    assert "--rescue" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "--rescue" in said
+    assert "Next: partlabel train" not in said  # as nothing was served
     monkeypatch.setattr(server, "serve", lambda *_, **__: None)
     assert main([*words, "--rescue"]) == 0
     said = capsys.readouterr().err
-    assert "1 answers are whole and were taken over; the damaged file is in " in said
+    assert "1 answer is whole and was taken over; the damaged file is in " in said
     assert "not taken over: answer 1, 000.png: cat" in said
     assert answers(path) == [("001.png", "cat", "no", 0, None)]

@@ -280,9 +280,13 @@ def test_people_have_secrets_of_their_own_and_their_answers_their_names(desk):
     for number, name in enumerate(people):
         browser = TestClient(app, base_url=base, headers={"Origin": base, REVIEW: desk.identity})
         assert browser.get("/", params={"token": people[name]}, follow_redirects=False).status_code == 303
-        body = {"store": desk.store.identity, "browser": "b", "answers": [as_json(desk, number, 0, "yes")]}
+        assert browser.get("/api/session").json()["person"] == name
+        both = [as_json(desk, number, 0, "yes"), as_json(desk, 2, 0, "yes" if number else "no")]
+        body = {"store": desk.store.identity, "browser": "b", "answers": both}
         assert browser.post("/api/answers", json=body).status_code == 200
-    assert [row["person"] for row in desk.store.rows()] == ["Ada", "Ben"]
+        clashes = browser.get("/api/conflicts").json()["items"]
+    assert [row["person"] for row in desk.store.rows()] == ["Ada", "Ada", "Ben", "Ben"]
+    assert [(one["person"], one["answer"]) for one in clashes[0]["answers"]] == [("Ada", "no"), ("Ben", "yes")]
     desk.export("parquet")
     record = (desk.home / "record.csv").read_text()
     assert ",Ada,b,000.png,cat," in record

@@ -67,10 +67,14 @@ def review(
         names = [] if people is None else [name.strip() for name in people.split(",")]
         if rescue:
             _rescue(run)
+        served = True
         try:
             serve(run, labels, images, host=host, port=port, browser=browser, people=names, say=say, last=True)
+        except UserError:
+            served = False
+            raise
         finally:
-            if (step := after_review(run, images)) and not json:
+            if served and (step := after_review(run, images)) and not json:
                 print(f"Next: {step}", file=sys.stderr)
 
 
@@ -86,7 +90,8 @@ def _rescue(run: Path) -> None:
     if found is None:
         print("The answers are sound; nothing was changed.", file=sys.stderr)
         return
-    lines = [f"{found.answers:,} answers are whole and were taken over; the damaged file is in {found.kept}"]
+    whole = "1 answer is whole and was" if found.answers == 1 else f"{found.answers:,} answers are whole and were"
+    lines = [f"{whole} taken over; the damaged file is in {found.kept}"]
     lines += [f"  not taken over: {shown(text, lines=False)}" for text in found.lost[: UserError.SHOWN]]
     lines += [f"  ... and {len(found.lost) - UserError.SHOWN} more"] * (len(found.lost) > UserError.SHOWN)
     print("\n".join(lines), file=sys.stderr)

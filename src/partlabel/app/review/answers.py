@@ -184,32 +184,35 @@ class AnswerStore:
         run("PRAGMA synchronous = FULL")
         if version < VERSION:
             steps = "".join(_CHANGES[number] for number in range(version, VERSION)) if version else _SCHEMA
-            self._connection.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {VERSION}; COMMIT;")
+            self._connection.executescript(f"BEGIN IMMEDIATE; {steps}")
+            self._sum()
+            run(f"PRAGMA user_version = {VERSION}")
+            run("COMMIT")
         if run("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
             raise UserError(f"{self.path}: the answers are damaged; {RESCUE}")
         self._check()
 
+    def _sum(self) -> None:
+        """Give the answers of earlier versions their checksums."""
+        rows = self._connection.execute(f"SELECT {SAID} FROM answers WHERE checksum IS NULL").fetchall()
+        new = [(checksum(said), said[0]) for said in rows]
+        self._connection.executemany("UPDATE answers SET checksum = ? WHERE number = ?", new)
+
     def _check(self) -> None:
-        """Compare every answer with its checksum; those of earlier versions get one now.
+        """Compare every answer with its checksum.
 
         Raises:
             UserError: some do not fit, or are missing.
         """
-        wrong, new, last = [], [], 0
+        wrong, last = [], 0
         for *said, stored in self._connection.execute(f"SELECT {SAID}, checksum FROM answers ORDER BY number"):
             if said[0] != last + 1:
                 wrong.append(f"answers {last + 1} to {said[0] - 1} are missing")
             last = said[0]
-            if stored is None:
-                new.append((checksum(said), last))
-            elif stored != checksum(said):
+            if stored != checksum(said):
                 wrong.append(f"answer {last}, {said[3]}: {said[4]}")
         if wrong:
             raise UserError(f"{self.path}: answers do not fit their checksums; {RESCUE}", wrong)
-        if new:
-            self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany("UPDATE answers SET checksum = ? WHERE number = ?", new)
-            self._connection.execute("COMMIT")
 
     def _identity(self) -> str:
         """What tells this store from that of any other run, a copy of this one included; 16 hexadecimal digits."""
@@ -327,7 +330,8 @@ class AnswerStore:
             content: what an image holds now, by its name; None: not known. Answers that were given when it held
                 something else do not count.
         """
-        columns = "SELECT image, class, number, browser, answer, settles, time, content FROM answers WHERE undone = 0"
+        wanted = "image, class, number, browser, answer, settles, time, content, person"
+        columns = f"SELECT {wanted} FROM answers WHERE undone = 0"
         with self._reading():
             if pairs is None:
                 rows = self._connection.execute(columns).fetchall()
@@ -336,11 +340,11 @@ class AnswerStore:
                 found = {pair: [] for pair in pairs}
                 query = f"{columns} AND image = ? AND class = ?"
                 rows = [row for pair in found for row in self._connection.execute(query, pair)]
-        for image, cls, number, browser, answer, settles, when, seen in rows:
+        for image, cls, number, browser, answer, settles, when, seen, person in rows:
             now = None if seen is None else content(image)
             if now is not None and now != seen:
                 continue
-            found.setdefault((image, cls), []).append(Given(number, browser, answer, bool(settles), when))
+            found.setdefault((image, cls), []).append(Given(number, browser, answer, bool(settles), when, person))
         return {pair: judge(answers) for pair, answers in found.items()}
 
     def outdated(self, content: Callable[[str], str | None]) -> list[str]:

@@ -137,7 +137,7 @@ class _Page:
 
     def session(self, request: Request) -> Response:
         given = _parameters(request, {"browser"})
-        return _json(self._desk.session(given.get("browser")))
+        return _json(self._desk.session(given.get("browser"), request.scope.get(PERSON)))
 
     def queue(self, request: Request) -> Response:
         self._same(request)

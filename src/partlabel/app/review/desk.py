@@ -105,12 +105,13 @@ class Desk:
 
     # --- what the page shows ---
 
-    def session(self, browser: str | None) -> dict[str, Any]:
+    def session(self, browser: str | None, person: str | None = None) -> dict[str, Any]:
         """What the review is about, its queues, and how far it is."""
         return {
             "run": self.run.resolve().name,
             "review": self.identity,
             "store": self.store.identity,
+            "person": person,
             "outdated": {"count": len(self.outdated), "first": self.outdated[:3]},
             "pictures": len(self.names),
             "pairs": len(self.names) * self.table.num_classes,
@@ -210,7 +211,7 @@ class Desk:
         }
 
     def conflicts(self, only: Sequence[Pair] | None = None) -> list[dict[str, Any]]:
-        """Questions that were answered yes by one browser and no by another."""
+        """Questions that were answered yes by one and no by another."""
         with self._lock:
             found = dict(self._conflicts)
         return [
@@ -221,7 +222,7 @@ class Desk:
                 "class": self._columns[cls],
                 "class_name": cls,
                 "answers": [
-                    {"answer": given.answer, "browser": given.browser, "time": given.time}
+                    {"answer": given.answer, "browser": given.browser, "person": given.person, "time": given.time}
                     for given in verdict.counting
                     if given.answer != "skip"
                 ],

@@ -35,7 +35,8 @@ def write_record(store: AnswerStore, path: Path) -> None:
         for row in rows:
             pair = (row["image"], row["class"])
             answers = given.setdefault(pair, [])
-            answers.append(Given(row["number"], row["browser"], row["answer"], bool(row["settles"]), row["time"]))
+            said = row["answer"], bool(row["settles"]), row["time"], row["person"]
+            answers.append(Given(row["number"], row["browser"], *said))
             counting = [one for one in answers if not _taken_back(rows[one.number - 1], row["time"])]
             verdict = judge(counting)
             before = row["before"] or "unknown"

@@ -19,6 +19,7 @@ class Given:
         answer: yes (the class is present), no (absent), or skip (cannot tell).
         settles: it was given to settle a conflict, so that earlier answers no longer count.
         time: seconds since 1970.
+        person: whose it is, where people have addresses of their own.
     """
 
     number: int
@@ -26,6 +27,12 @@ class Given:
     answer: Answer
     settles: bool
     time: float
+    person: str | None = None
+
+    @property
+    def who(self) -> tuple[str, str]:
+        """Who gave it: the person, else the browser."""
+        return ("browser", self.browser) if self.person is None else ("person", self.person)
 
 
 @dataclass(frozen=True)
@@ -34,8 +41,8 @@ class Verdict:
 
     Attributes:
         answer: the latest yes or no that counts; skip where there are only skips.
-        conflict: yes and no both count, from different browsers.
-        counting: the answers that count, one for each browser, in the order in which they were given.
+        conflict: yes and no both count, from different people.
+        counting: the answers that count, one for each of them, in the order in which they were given.
     """
 
     answer: Answer
@@ -46,15 +53,16 @@ class Verdict:
 def judge(answers: Iterable[Given]) -> Verdict | None:
     """Judge the answers to one question, or return None where there is none.
 
-    A browser's later answer replaces its earlier one, because people correct themselves. Answers of different browsers
-    stand beside each other: yes against no is a conflict, until an answer settles it.
+    A later answer replaces the earlier one of the same person, or of the same browser where it is not known whose it
+    is, because people correct themselves. Answers of different ones stand beside each other: yes against no is a
+    conflict, until an answer settles it.
     """
-    latest: dict[str, Given] = {}
+    latest: dict[tuple[str, str], Given] = {}
     for given in sorted(answers, key=lambda given: given.number):
         if given.settles:
             latest.clear()
-        latest.pop(given.browser, None)
-        latest[given.browser] = given
+        latest.pop(given.who, None)
+        latest[given.who] = given
     if not latest:
         return None
     counting = tuple(latest.values())

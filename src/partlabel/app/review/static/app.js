@@ -54,7 +54,8 @@ function news(session, outbox) {
   const { count: changed, first } = session.outdated;
   if (changed) notice(`${counted(changed, "image")} (${first.join(", ")}${changed > first.length ? " and others" : ""}) changed since somebody answered: those answers do not count, and are asked again.`, true);
   for (const [run, number] of outbox.elsewhere()) {
-    notice(`${counted(number, "answer")} for the run ${run} wait in this browser, and are sent when it is served again.`, true);
+    const [wait, are] = number === 1 ? ["waits", "is"] : ["wait", "are"];
+    notice(`${counted(number, "answer")} for the run ${run} ${wait} in this browser, and ${are} sent when it is served again.`, true);
   }
 }
 
@@ -83,6 +84,9 @@ function build(session, browser) {
   document.title = `${visible(session.run)} · partlabel review`;
   say(byId("run"), session.run);
   byId("run").title = visible(session.run);
+  byId("person").hidden = !session.person;
+  say(byId("person"), session.person ?? "");
+  byId("person").title = session.person ? visible(`Answers are stored as those of ${session.person}.`) : "";
   const queues = [...session.queues.map(({ id }) => id), "pictures"];
   setReview(session.review);
   const outbox = new Outbox(session.store, session.run, browser);
@@ -116,6 +120,7 @@ function build(session, browser) {
 function arrange(desk, single, sheet) {
   const { questions, choice } = desk;
   byId("scope").hidden = !questions.scope;
+  byId("purpose").hidden = !byId("scope").hidden;
   say(byId("scope"), questions.scope);
   const choosing = choice.view === "grid" && choice.class === null;
   const some = questions.current !== null || choosing;

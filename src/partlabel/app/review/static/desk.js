@@ -19,6 +19,12 @@ const EMPTY = 4000;
 /** What is sent of an item. @param {any} item @param {"yes" | "no" | "skip"} answer @param {string} queue */
 const asAnswer = ({ picture, class_name, content }, answer, queue) => ({ picture, class_name, content, answer, queue });
 
+/** Who else answered, by name where it is known. @param {any[]} conflicts @param {string | null} me */
+function others(conflicts, me) {
+  const names = new Set(conflicts.flatMap(({ answers }) => answers.map(({ person }) => person)).filter((name) => name !== me));
+  return names.size && !names.has(null) ? [...names].join(", ") : "Another browser";
+}
+
 /** Where the session is asked for; the pace is that of this browser. @param {string} browser */
 export const sessionAddress = (browser) => `/api/session?${new URLSearchParams({ browser })}`;
 
@@ -206,7 +212,7 @@ export class Desk extends EventTarget {
     this.say(`Saved: ${batch.about}.`);
     if (reply.aside) this.#trouble(`${counted(reply.aside, "answer")} about images or classes that this table lacks: kept for a table that has them.`);
     if (reply.outdated) this.#trouble(`${counted(reply.outdated, "answer")} about images that have been changed since: kept, but not counted.`);
-    if (clashes.size) this.#trouble(`Another browser answered ${counted(clashes.size, "question")} differently. See Conflicts.`);
+    if (clashes.size) this.#trouble(`${others(reply.conflicts, this.session.person)} answered ${counted(clashes.size, "question")} differently. See Conflicts.`);
     this.#soon();
   }
 

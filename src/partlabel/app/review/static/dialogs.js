@@ -32,10 +32,10 @@ export function conflictsDialog(desk) {
   };
   const show = (items) => {
     if (!items.length) {
-      body.replaceChildren(el("p", { class: "dialog-note" }, "None. A question that two browsers answer differently is listed here until someone settles it."));
+      body.replaceChildren(el("p", { class: "dialog-note" }, "None. A question that two people answer differently is listed here until someone settles it."));
       return;
     }
-    const rows = items.map((item) => conflictRow(item, desk.outbox.browser, (answer) => {
+    const rows = items.map((item) => conflictRow(item, desk, (answer) => {
       settled.add(pair(item));
       desk.settle(item, answer);
     }));
@@ -51,10 +51,8 @@ export function conflictsDialog(desk) {
   };
 }
 
-function conflictRow(item, browser, settle) {
-  const said = item.answers.map((one) =>
-    el("li", {}, el("strong", {}, one.answer), ` ${one.browser === browser ? "this browser" : `browser ${String(one.browser).slice(0, 6)}`}, ${moment(one.time)}`),
-  );
+function conflictRow(item, desk, settle) {
+  const said = item.answers.map((one) => el("li", {}, el("strong", {}, one.answer), " ", el("bdi", {}, whose(one, desk)), `, ${moment(one.time)}`));
   const row = el("li", { class: "clash" });
   const choose = (answer) => () => {
     row.setAttribute("data-settling", "");
@@ -72,6 +70,12 @@ function conflictRow(item, browser, settle) {
 }
 
 const FORMAT_WORDS = { parquet: "Label table (Parquet), for partlabel train", csv: "CSV", coco: "COCO", openimages: "Open Images" };
+
+/** Whose an answer is: by name where people have addresses of their own. */
+function whose({ person, browser }, desk) {
+  if (person) return person === desk.session.person ? `${person} (you)` : person;
+  return browser === desk.outbox.browser ? "this browser" : `browser ${String(browser).slice(0, 6)}`;
+}
 
 /** @param {import("./desk.js").Desk} desk @returns {() => void} */
 export function exportDialog(desk) {

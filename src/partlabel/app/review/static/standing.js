@@ -1,6 +1,6 @@
 // What the page says about itself: saved or not, server away, small notices, the live region.
 
-import { byId, button, el, say } from "./dom.js";
+import { byId, button, el, say, visible } from "./dom.js";
 import { connection } from "./server.js";
 import { count, counted } from "./wording.js";
 
@@ -69,6 +69,8 @@ export function notice(text, stays = false) {
     byId("notices").append(banner);
     return;
   }
+  // What is said again takes the place of what was said before, so that images stay in sight.
+  for (const before of byId("notices").querySelectorAll(".notice")) if (before.textContent === visible(text)) before.remove();
   const element = el("p", { class: "notice", "aria-hidden": "true" }, text);
   byId("notices").append(element);
   window.setTimeout(() => {
