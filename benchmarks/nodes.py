@@ -2,11 +2,11 @@
 
 Run ``python -m benchmarks.nodes``. The two nodes are two processes of this machine with the environment of
 ``torchrun``, which speak by gloo over loopback, each with a cache of its own, empty at the start. ``seconds`` go from
-the start of the processes to the end of both. They are forked from one that has imported torch, which is in the
-seconds of the first row alone; a second of each is a pause of the helper before it ends. ``seconds_of_train`` go from
-the call of ``train`` to its error, in the process that says why. Two nodes with run folders of their own are not
-refused: the second folder is not used, and the model is compared with that of one process. Results are in
-``benchmarks/results/nodes.json``.
+the start of the processes to the end of both; five of them are a pause of the second, which leaves it to the first to
+speak. They are forked from one that has imported torch, which is in the seconds of the first row alone.
+``seconds_of_train`` go from the call of ``train`` to its error, in the process that says why. Two nodes with run
+folders of their own are not refused: the second folder is not used, and the model is compared with that of one process.
+Results are in ``benchmarks/results/nodes.json``.
 """
 
 from __future__ import annotations

@@ -16,9 +16,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.neighbors import kneighbors_graph
-from sklearn.semi_supervised import LabelSpreading
 
 from experiments import known_labels
 from experiments.carry_out import Place, metrics_record
@@ -100,6 +97,8 @@ def _features(place: Place) -> NDArray[np.float32]:
 
 
 def _record(job: Job, place: Place, features: NDArray[np.float32]) -> dict[str, Any]:
+    from sklearn.neighbors import kneighbors_graph
+
     began = time.perf_counter()
     _, k, alpha = job.base.split("-")
     truth = place.dataset.train.table
@@ -135,6 +134,9 @@ def spread(near: scipy.sparse.csr_matrix, state: NDArray[np.int8], alpha: float)
         state: labels (N, C), 0 unknown.
         alpha: share of what a node takes from its neighbours.
     """
+    from sklearn.exceptions import ConvergenceWarning  # which takes a second to load
+    from sklearn.semi_supervised import LabelSpreading
+
     count, classes = state.shape
     scores = np.zeros((count, classes), np.float32)
     for c in range(classes):

@@ -16,7 +16,8 @@ from safetensors.torch import load_file
 
 from partlabel import Config, LabelTable, Run, simulate, train
 from partlabel.app.cli import main
-from partlabel.core.compute import cores, loader_workers, processes
+from partlabel.core import compute
+from partlabel.core.compute import cores, loader_workers, memory, processes
 from tests.pictures import make_pictures, tiny_config
 from tests.processes import Started, free_port
 from tests.training.nodes import start
@@ -263,6 +264,22 @@ def test_processes_of_a_node_share_its_cores(monkeypatch):
     assert loader_workers("cpu", 7) == 7
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "32")
     assert cores() == 1
+
+
+def test_a_container_may_have_less_than_the_machine(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
+    monkeypatch.setattr(compute, "_GROUP", tmp_path)
+    whole = memory()
+    (tmp_path / "cpu").mkdir()
+    for name, text, expected in [
+        ("cpu.max", "max 100000", 16), ("cpu/cpu.cfs_period_us", "100000", 16), ("cpu/cpu.cfs_quota_us", "-1", 16),
+        ("cpu/cpu.cfs_quota_us", "600000", 6), ("cpu.max", "250000 100000", 2), ("cpu.max", "50000 100000", 1),
+    ]:  # fmt: skip
+        (tmp_path / name).write_text(f"{text}\n")
+        assert cores() == expected, (name, text)
+    for text, expected in [("max", whole), (str(2**30), 2**30), (str(2**60), whole)]:
+        (tmp_path / "memory.max").write_text(f"{text}\n")
+        assert memory() == expected
 
 
 @pytest.mark.parametrize("parts", [2, 3, 4, 9])

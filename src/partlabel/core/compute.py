@@ -6,6 +6,7 @@ import multiprocessing
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from partlabel.core.errors import UserError
@@ -22,6 +23,8 @@ UNGUARDED = (
 )
 #: up to so many images are decoded without processes for it, which take longer to start
 _FEW = 64
+#: where Linux says what a container may use
+_GROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,31 @@ def refuse_in_loader() -> None:
 
 
 def cores() -> int:
-    """Count the processor cores for this process: its share of those that it and its fellows on the node may use."""
+    """Count the processor cores for this process: its share of those that it and its fellows on the node may use.
+
+    They are those that ``taskset`` or SLURM leave them, and no more than a container may use at a time.
+    """
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = _limit("cpu.max") or _limit("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
+    here = here if limit is None else min(here, round(limit))
     return max(1, here // processes().local_world)
+
+
+def _limit(*names: str) -> float | None:
+    """What a control group allows: the first number, divided by the second one, if there is one; None without limit."""
+    try:
+        words = [word for name in names for word in (_GROUP / name).read_text().split()]
+        numbers = [int(word) for word in words]  # where there is no limit, the first word is max, or -1
+    except (OSError, ValueError):
+        return None
+    return numbers[0] / (numbers[1] if len(numbers) > 1 else 1) if numbers[0] > 0 else None
+
+
+def limit_threads() -> None:
+    """Let PyTorch use no more threads than there are cores for this process."""
+    import torch
+
+    torch.set_num_threads(min(torch.get_num_threads(), cores()))
 
 
 def is_first_process() -> bool:
@@ -117,11 +142,13 @@ def loader_workers(device: str, chosen: int | None = None, images: int | None = 
 
 
 def memory() -> int:
-    """Bytes of memory for this process: its share of the machine's."""
+    """Bytes of memory for this process: its share of the machine's, or of what a container may use."""
     try:
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not on every system
         whole = 4 * 2**30
+    limit = _limit("memory.max") or _limit("memory/memory.limit_in_bytes")
+    whole = whole if limit is None else min(whole, int(limit))
     return whole // processes().local_world
 
 

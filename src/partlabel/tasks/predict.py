@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from partlabel.core.compute import autocast, default_device, inference_batch, loader_workers
+from partlabel.core.compute import autocast, default_device, inference_batch, limit_threads, loader_workers
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.core.optional import load
@@ -263,6 +263,7 @@ def scorer(
 
     The function also takes the output of so many stages and their number. The mode of the model is put back at the end.
     """
+    limit_threads()
     if isinstance(model, OnnxModel):
         yield "cpu", lambda pixels: model(pixels.numpy())
         return

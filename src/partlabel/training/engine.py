@@ -20,7 +20,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies import DDPStrategy
 from torch import Tensor, nn
 
-from partlabel.core.compute import Crew, Processes, has_gpu, processes
+from partlabel.core.compute import Crew, Processes, has_gpu, limit_threads, processes
 from partlabel.core.errors import PartlabelWarning, UserError
 from partlabel.training.config import Config
 from partlabel.training.meeting import LOOK, SILENCE, meet, saying_once, until_heard
@@ -326,6 +326,7 @@ def start(config: Config) -> Engine:
     with before_start():
         if config.precision == "16" and not has_gpu():
             raise UserError("half precision (16) needs a GPU; choose bf16 or 32")
+    limit_threads()
     if here.world == 1:
         return Engine(Fabric(accelerator="auto", devices=1, precision=precision))
     launched, store = meet(PATIENCE)
