@@ -45,7 +45,10 @@ def test_any_flipped_bit_is_noticed_or_changes_nothing(tmp_path):
     assert noticed > 5 * len(whole)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a": ' + "9" * 5_000 + "}", "[]", "", "\xff", '{"a": 1'])
+ODD = ('{"a": 1', '{"a": NaN}', '{"a": 1e999}')
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a": ' + "9" * 5_000 + "}", "[]", "", "\xff", *ODD])
 def test_hostile_json_is_one_sentence(tmp_path, text):
     (tmp_path / "r.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(UserError, match=r"r\.json: is damaged"):

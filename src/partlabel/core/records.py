@@ -6,6 +6,7 @@ Files of earlier versions carry none; they are read as they are.
 from __future__ import annotations
 
 import json
+import math
 import os
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -73,6 +74,21 @@ def write_record(path: str | os.PathLike[str], record: Mapping[str, Any]) -> Non
     write_json(path, sealed(record))
 
 
+def from_json(text: str) -> Any:
+    """Values of JSON; numbers that are none, which partlabel writes nowhere, are refused.
+
+    Raises:
+        ValueError: this is no JSON.
+    """
+
+    def number(digits: str) -> float:
+        if not math.isfinite(value := float(digits)):
+            raise ValueError("a number is not finite")
+        return value
+
+    return json.loads(text, parse_float=number, parse_constant=number)
+
+
 def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what :func:`write_record` wrote, or JSON without a checksum.
 
@@ -80,7 +96,7 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
         UserError: the file is missing or damaged.
     """
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = from_json(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:

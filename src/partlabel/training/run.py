@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from partlabel.core import html
 from partlabel.core.errors import UserError
 from partlabel.core.files import to_toml
-from partlabel.core.records import CHECKSUM, WRONG, checksum, checksum_of_rows, read_record
+from partlabel.core.records import CHECKSUM, WRONG, checksum, checksum_of_rows, from_json, read_record
 from partlabel.core.text import plural
 from partlabel.core.trouble import plainly
 from partlabel.labels.holdout import random_sample
@@ -235,7 +234,7 @@ class Run:
             raise UserError(f"{path}: is damaged") from error
         for number, line in enumerate(lines, 1):
             try:
-                rows.append(dict(json.loads(line)))
+                rows.append(dict(from_json(line)))
                 msgspec.convert(rows[-1], _Row)
             except (ValueError, TypeError, RecursionError) as error:
                 bad.append(f"{path}:{number} {plainly(error)}")
