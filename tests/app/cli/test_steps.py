@@ -134,7 +134,11 @@ def test_each_next_step_is_a_command_that_finds_its_paths(place, tmp_path, monke
         check_paths(" ".join(found[: 2 if found[0] == "labels" else 1]), bound(*found))  # options and paths are right
         return last.removeprefix("Next: partlabel ")
 
-    step = run("import", "csv", "labels.csv", "--coding", "1=present,0=absent,blank=unknown", "-o", "labels.parquet")
+    words = ("import", "csv", "labels.csv", "--coding", "1=present,0=absent,blank=unknown")
+    step = run(*words, "--images", "pictures", "-o", "seen.parquet")
+    assert step == "inspect seen.parquet --images pictures --html seen.html"
+    assert run(*shlex.split(step)) == "train seen.parquet --images pictures -o run"
+    step = run(*words, "-o", "labels.parquet")
     assert step == "inspect labels.parquet"
     step = run(*shlex.split(step))
     assert step == "train labels.parquet --images pictures -o run"

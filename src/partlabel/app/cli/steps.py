@@ -35,6 +35,12 @@ def following(command: str, given: Mapping[str, Any]) -> str:
     return "" if make is None else make(given)
 
 
+def _after_import(given: Mapping[str, Any]) -> str:
+    """Look at the counts; where the images are known, at a page that shows them, which needs both."""
+    table, folder = given["output"], _folder(given)
+    return as_typed("partlabel", "inspect", table, *folder, *(("--html", table.with_suffix(".html")) if folder else ()))
+
+
 def _train(table: Path, given: Mapping[str, Any], *more: str | Path) -> str:
     return as_typed("partlabel", "train", table, "--images", _images(given), *more, "-o", _free("run"))
 
@@ -102,7 +108,7 @@ def _after_demo(given: Mapping[str, Any]) -> str:
 
 
 _STEPS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "import": lambda given: as_typed("partlabel", "inspect", given["output"], *_folder(given)),
+    "import": _after_import,
     "inspect": lambda given: _train(given["labels"], given),
     "simulate": lambda given: _train(given["output"], given),
     "train": lambda given: _report(given["output"], given),
