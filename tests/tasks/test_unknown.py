@@ -1,6 +1,7 @@
 """What is counted over many classes is what one finds by holding and sorting all their scores."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy import stats
 from partlabel import LabelTable
 from partlabel.models import score_files
 from partlabel.models.scores import Scores, read_scores
+from partlabel.tasks import unknown as unknown_module
 from partlabel.tasks.completion import complete
 from partlabel.tasks.next_labels import Mix, choose
 from partlabel.tasks.unknown import Known, Pool, Unknown
@@ -80,3 +82,26 @@ def test_files_and_an_array_complete_and_ask_alike(seed, tmp_path, monkeypatch):
     asked = [choose(own, table, 3000, Mix(random=0.2, uncertain=0.1), seed=seed) for own in (scores, stored)]
     for name in ("image", "cls", "why", "answer"):
         np.testing.assert_array_equal(getattr(asked[0], name), getattr(asked[1], name))
+
+
+@pytest.mark.slow
+def test_memory_of_a_completion_grows_by_less_than_1_kb_an_image(tmp_path, monkeypatch):
+    """Beyond the table, with 10 known labels of each image; the buffers are small, so that they are full in both."""
+    monkeypatch.setattr(score_files, "GROUP", 2**14)
+    monkeypatch.setattr(score_files, "_AT_ONCE", 2**14)
+    monkeypatch.setattr(unknown_module, "_AT_ONCE", 2**14)
+    peaks = {}
+    for images in (600, 2400):
+        random = np.random.default_rng(0)
+        scores = random.normal(size=(images, 300)).astype(np.float32)
+        labels = np.where(random.random(scores.shape) < 1 / 30, np.sign(scores), 0).astype(np.int8)
+        table = LabelTable.from_dense([f"{i}" for i in range(images)], [f"c{c}" for c in range(300)], labels)
+        (tmp_path / str(images)).mkdir()
+        stored = read_scores(written(tmp_path / str(images), scores, [images]))
+        del scores, labels
+        tracemalloc.start()
+        made, _ = complete(table, stored, table, stored)
+        peaks[images] = tracemalloc.get_traced_memory()[1] - 12 * made.num_known  # bytes of a label in the table
+        tracemalloc.stop()
+        assert made.num_known > 2 * table.num_known
+    assert (peaks[2400] - peaks[600]) / 1800 < 1024, peaks

@@ -24,7 +24,7 @@ from partlabel.training.labels import TrainingLabels
 from partlabel.training.state import Batches, Job, State
 
 #: images whose features are made ready at once, and scores that are computed at once
-_ROWS, _SCORES = 1024, 2**25
+_ROWS, _SCORES = 1024, 2**23
 
 
 def solve_head(job: Job, state: State, batches: Batches, epoch: int) -> dict[str, Any]:

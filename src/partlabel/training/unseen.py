@@ -22,7 +22,7 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: classes, and known labels of each sign in each, that a change needs
 _MIN_CLASSES, _MIN_KNOWN = 8, 5
 #: scores that are computed at once; and pairs that unknown labels as absent are calibrated on, from as many images
-_AT_ONCE, _MOST = 2**25, 2**25
+_AT_ONCE, _MOST = 2**23, 2**23
 
 
 @dataclass(frozen=True, eq=False)
