@@ -35,12 +35,6 @@ def following(command: str, given: Mapping[str, Any]) -> str:
     return "" if make is None else make(given)
 
 
-def _after_import(given: Mapping[str, Any]) -> str:
-    """Look at the counts; where the images are known, at a page that shows them, which needs both."""
-    table, folder = given["output"], _folder(given)
-    return as_typed("partlabel", "inspect", table, *folder, *(("--html", table.with_suffix(".html")) if folder else ()))
-
-
 def _train(table: Path, given: Mapping[str, Any], *more: str | Path) -> str:
     return as_typed("partlabel", "train", table, "--images", _images(given), *more, "-o", _free("run"))
 
@@ -63,7 +57,9 @@ def _after_predict(given: Mapping[str, Any]) -> str:
     run, source, output = given["run"], given["source"], given["output"]
     if is_address(output) or not output.suffix:
         table = run / "validation.parquet"
-        return as_typed("partlabel", "evaluate", run, table, "--scores", output) if table.is_file() else ""
+        if not table.is_file() or not _of_all_classes(given):
+            return ""
+        return as_typed("partlabel", "evaluate", run, table, "--scores", output)
     base = _folder(given)
     if output.suffix != ".html":
         return as_typed("partlabel", "predict", run, source, *base, "-o", output.with_suffix(".html"))
@@ -71,6 +67,21 @@ def _after_predict(given: Mapping[str, Any]) -> str:
         images = source if source.is_dir() else _images(given)
         return as_typed("partlabel", "export", run, "--images", images, "-o", _free("model.onnx"))
     return as_typed("partlabel", "predict", run, source, *base, "-o", output.with_suffix(".xlsx"))
+
+
+def _of_all_classes(given: Mapping[str, Any]) -> bool:
+    """Whether shards hold the scores of all classes, as the commands want them that read scores."""
+    from partlabel.tasks.prediction_files import MANY
+    from partlabel.training.run import Run
+
+    if given.get("top") is not None:
+        return False
+    return bool(given.get("dense")) or len(Run(given["run"]).description()["classes"]) <= MANY
+
+
+def _after_import(given: Mapping[str, Any]) -> str:
+    page = () if given.get("images") is None else ("--images", given["images"], "--html", _free("labels.html"))
+    return as_typed("partlabel", "inspect", given["output"], *page)
 
 
 def _folder(given: Mapping[str, Any]) -> tuple[str | Path, ...]:
