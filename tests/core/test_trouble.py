@@ -245,7 +245,7 @@ def test_a_collection_of_mistakes_keeps_the_words_of_the_library(cache, tmp_path
 
 
 def names_whole(node: ast.AST, name: str | None) -> bool:
-    """Whether an error itself is written, as ``{error}``, ``{error or 1}``, ``{str(error)}``; not a part of it, or of our words."""
+    """Whether an error itself is written (``{error}``, ``{error or 1}``, ``{str(error)}``), not a part of it."""
     if isinstance(node, ast.Name):
         return node.id == name
     if isinstance(node, ast.Attribute) or (
