@@ -134,7 +134,11 @@ def test_each_next_step_is_a_command_that_finds_its_paths(place, tmp_path, monke
         check_paths(" ".join(found[: 2 if found[0] == "labels" else 1]), bound(*found))  # options and paths are right
         return last.removeprefix("Next: partlabel ")
 
-    step = run("import", "csv", "labels.csv", "--coding", "1=present,0=absent,blank=unknown", "-o", "labels.parquet")
+    words = ("import", "csv", "labels.csv", "--coding", "1=present,0=absent,blank=unknown", "-o")
+    step = run(*words, "looked-at.parquet", "--images", "pictures")
+    assert step == "inspect looked-at.parquet --images pictures --html labels.html"
+    assert run(*shlex.split(step)) == "train looked-at.parquet --images pictures -o run"
+    step = run(*words, "labels.parquet")
     assert step == "inspect labels.parquet"
     step = run(*shlex.split(step))
     assert step == "train labels.parquet --images pictures -o run"
@@ -151,6 +155,11 @@ def test_each_next_step_is_a_command_that_finds_its_paths(place, tmp_path, monke
     step = run("evaluate", "run", "labels.parquet", "--images", "pictures")
     assert step == "suspects run --images pictures -o suspects.csv"
     assert run(*shlex.split(step)) == "review run --images pictures"
+    step = run("predict", "run", "pictures", "-o", "shards")
+    assert step == "evaluate run run/validation.parquet --scores shards"
+    assert run(*shlex.split(step)) == "suspects run --images pictures -o suspects2.csv"
+    assert main(("predict", "run", "pictures", "-o", "sparse", "--top", "1")) == 0
+    assert "Next" not in capsys.readouterr().out  # what reads scores wants all classes
     assert run("labels", "merge", "kept.parquet", "aside.parquet", "-o", "both.parquet") == "inspect both.parquet"
 
 

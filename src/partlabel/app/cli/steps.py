@@ -57,7 +57,9 @@ def _after_predict(given: Mapping[str, Any]) -> str:
     run, source, output = given["run"], given["source"], given["output"]
     if is_address(output) or not output.suffix:
         table = run / "validation.parquet"
-        return as_typed("partlabel", "evaluate", run, table, "--scores", output) if table.is_file() else ""
+        if not table.is_file() or not _of_all_classes(given):
+            return ""
+        return as_typed("partlabel", "evaluate", run, table, "--scores", output)
     base = _folder(given)
     if output.suffix != ".html":
         return as_typed("partlabel", "predict", run, source, *base, "-o", output.with_suffix(".html"))
@@ -65,6 +67,21 @@ def _after_predict(given: Mapping[str, Any]) -> str:
         images = source if source.is_dir() else _images(given)
         return as_typed("partlabel", "export", run, "--images", images, "-o", _free("model.onnx"))
     return as_typed("partlabel", "predict", run, source, *base, "-o", output.with_suffix(".xlsx"))
+
+
+def _of_all_classes(given: Mapping[str, Any]) -> bool:
+    """Whether shards hold the scores of all classes, as the commands want them that read scores."""
+    from partlabel.tasks.prediction_files import MANY
+    from partlabel.training.run import Run
+
+    if given.get("top") is not None:
+        return False
+    return bool(given.get("dense")) or len(Run(given["run"]).description()["classes"]) <= MANY
+
+
+def _after_import(given: Mapping[str, Any]) -> str:
+    page = () if given.get("images") is None else ("--images", given["images"], "--html", _free("labels.html"))
+    return as_typed("partlabel", "inspect", given["output"], *page)
 
 
 def _folder(given: Mapping[str, Any]) -> tuple[str | Path, ...]:
@@ -102,7 +119,7 @@ def _after_demo(given: Mapping[str, Any]) -> str:
 
 
 _STEPS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "import": lambda given: as_typed("partlabel", "inspect", given["output"], *_folder(given)),
+    "import": _after_import,
     "inspect": lambda given: _train(given["labels"], given),
     "simulate": lambda given: _train(given["output"], given),
     "train": lambda given: _report(given["output"], given),
