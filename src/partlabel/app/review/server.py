@@ -124,8 +124,8 @@ class _Limit:
 
     def end(self) -> None:
         """Count no longer, as the process goes on with something else."""
-        self._over = True
         os.write(self._write, bytes([0]))
+        self._over = True  # the last of it: whoever waits closes the pipe then
 
     def _wait(self) -> None:
         number = os.read(self._read, 1)[0]
