@@ -175,6 +175,9 @@ def test_from_questions_to_labels(capsys, run):
     assert sum(row["questions"] for row in printed["classes"]) == 9
     assert all(row["questions"] for row in printed["classes"])
     assert len(json.loads((run / "tasks.json").read_text())) == 9
+    answers = ["labels", "answers", folder["labels.parquet"], folder["q.csv"], "-o", str(run / "more.parquet")]
+    assert main(answers) == 0
+    assert f"nothing is answered in {run / 'q.csv'}: write present or absent" in capsys.readouterr().out
     truth = LabelTable.read_parquet(run / "truth.parquet")
     listed = rows(run / "q.csv")
     for row in listed:
@@ -184,8 +187,10 @@ def test_from_questions_to_labels(capsys, run):
         writer = csv.DictWriter(file, list(listed[0]))
         writer.writeheader()
         writer.writerows(listed)
-    assert main(["labels", "answers", folder["labels.parquet"], folder["q.csv"], "-o", str(run / "more.parquet")]) == 0
-    assert "9 labels added" in capsys.readouterr().out
+    assert main(answers) == 0
+    said = capsys.readouterr().out
+    assert "9 labels added" in said
+    assert "nothing is answered" not in said
     before, after = (LabelTable.read_parquet(run / name) for name in ("labels.parquet", "more.parquet"))
     assert after.num_known == before.num_known + 9
     assert ((after.dense() == truth.dense()) | (after.dense() == 0)).all()

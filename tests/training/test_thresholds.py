@@ -257,7 +257,7 @@ def test_the_command_says_what_changed(run, capsys):
     assert main(["thresholds", str(run), "--by", "f1"]) == 0
     text = capsys.readouterr().out
     assert "thresholds by best F1; 2 of 3 changed" in text
-    assert "1 default (default, as no held-out label is known present" in text
+    assert "1 default (score 0, as no held-out label is known present" in text
     assert "5 held-out labels did not count" in text
     assert "| common |" in (run / "best" / "MODEL_CARD.md").read_text()
     assert main(["thresholds", str(run), "--precision", "1.0", "--json"]) == 0

@@ -35,7 +35,7 @@ SOURCES = {
     "all": "chosen for all labels of the held-out images: unknown ones count by what the known ones tell of them",
     "own": "chosen on the class's own held-out labels",
     "calibrated": "few held-out labels: best in expectation under the calibrated probabilities",
-    "default": "default, as no held-out label is known present, or nothing could be calibrated",
+    "default": "score 0, as no held-out label is known present, or nothing could be calibrated",
     "never": "no label of the class was known in training, so it is never called present",
 }
 FOLDS = 5

@@ -34,6 +34,9 @@ def test_a_list_with_other_lines(tmp_path):
     with pytest.raises(UserError, match="each line names one image") as caught:
         read_list(path)
     assert caught.value.offenders == [f"{path}:2 000002b66c9c498e", f"{path}:3 train/../../x"]
+    path.write_bytes(b"\xff\xfet\0")
+    with pytest.raises(UserError, match=r"list\.txt: cannot be read \(is not UTF-8 text\)"):
+        read_list(path)
     with pytest.raises(UserError, match="nowhere"):
         read_list(tmp_path / "nowhere")
     with pytest.raises(UserError, match="belongs to openimages"):

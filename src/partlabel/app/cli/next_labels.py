@@ -103,6 +103,8 @@ def answers(labels: Path, answered: Path, /, *, output: Output, json: Json = Fal
             f"{plural(counts['replaced'], 'label')} of a model replaced, "
             f"{counts['resampled']:,} known labels count as sampled now, {counts['unchanged']:,} were there already"
         ]
+        if not any(counts[why]["answers"] for why in WHY):
+            lines.append(f"  nothing is answered in {answered}: write present or absent into its column answer")
         for why in WHY:
             if number := counts[why]["answers"]:
                 present = counts[why]["present"]

@@ -83,8 +83,9 @@ def _text(result: dict[str, Any]) -> str:
     lines = [f"{result['output']}: {len(listed):,} of {plural(result['checked'], 'checked label')} are contradicted"]
     expected = result["expected_wrong"]
     if listed:
+        number = "less than one" if expected < 0.5 else f"about {expected:.0f}"
         lines.append(
-            f"  about {expected:.0f} of them {'is' if round(expected) == 1 else 'are'} expected to be wrong, most of "
+            f"  {number} of them {'is' if expected < 1.5 else 'are'} expected to be wrong, most of "
             "these at the top; the others are right, and only hard to see"
         )
     for row in listed[:_SHOWN]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from partlabel.app.download.fetching import FetchError, fetch
 from partlabel.core.errors import UserError
+from partlabel.core.trouble import plainly
 
 #: images that are fetched at the same time
 AT_ONCE = 16
@@ -29,7 +30,7 @@ def read_list(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or plainly(error)})") from error
     found = [(number, line.strip(), _LINE.fullmatch(line.strip())) for number, line in enumerate(lines, start=1)]
     wrong = [f"{path}:{number} {line}" for number, line, match in found if line and not match]
     if wrong:
