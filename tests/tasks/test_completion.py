@@ -238,7 +238,7 @@ def test_mistakes_of_a_run(trained, tmp_path, capsys):
     assert "cannot be written; these can: csv" in capsys.readouterr().err
     assert main([*words, "-o", str(tmp_path / "absent" / "x.parquet")]) == 2
     assert main([*words, "-o", str(tmp_path / "x.parquet"), "--precision", "95"]) == 2
-    assert "between 0.5 and 1" in capsys.readouterr().err
+    assert "between 0.5 and 1, both excluded, not 95; 95 % is 0.95" in capsys.readouterr().err
     assert not (tmp_path / "x.parquet").exists()
 
 

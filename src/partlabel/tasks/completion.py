@@ -165,7 +165,8 @@ def _reachable(
 def _check(table: LabelTable, held: LabelTable, precision: float, confidence: float) -> None:
     for name, value in (("precision", precision), ("confidence", confidence)):
         if not 0.5 < value < 1:
-            raise UserError(f"the {name} lies between 0.5 and 1, both excluded, not {value}")
+            percent = f"; {value:g} % is {value / 100:g}" if 50 < value < 100 else ""
+            raise UserError(f"the {name} lies between 0.5 and 1, both excluded, not {value:g}{percent}")
     if table.classes != held.classes:
         raise UserError("the held-out labels have other classes than the table, or in another order")
 

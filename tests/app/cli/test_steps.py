@@ -34,6 +34,7 @@ def bound(*words: str):
         (("report", "a", "b", "-o", "x.html"), ["run: there is no a", "runs: there is no b"]),
         (("import", "csv", "a.csv", "b.csv", "-o", "x.parquet"), ["there is no a.csv", "there is no b.csv"]),
         (("labels", "merge", "a", "b", "c", "-o", "."), ["first:", "second:", "more:", "--output: . is a folder"]),
+        (("inspect", "."), ["labels: . is a folder, where a label table is wanted"]),
         (("predict", "run", "x", "-o", "y.csv"), ["run: there is no run", "source: there is no x"]),
         (
             ("relabel", ".", "t", "--images", ".", "--also", "no", "-o", "x"),

@@ -39,16 +39,17 @@ def command(made, *words):
 
 
 @contextmanager
-def running(made, *words, limit=0) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server process and its address; ``limit``: bytes above which no file of it may grow."""
-    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}));" if limit else ""
-    script = f"import sys; {limited} from partlabel.app.cli import main; code = main(sys.argv[1:]); sys.exit(code)"
+def running(made, *words, first="pass") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server process and its address; ``first``: what Python does before, after which its stderr is a pipe."""
+    script = f"import sys; {first}; from partlabel.app.cli import main; code = main(sys.argv[1:]); sys.exit(code)"
     words = (*command(made), "--port", "0", "--json", *words)
-    process = subprocess.Popen([sys.executable, "-c", script, *words], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *words],
+        stdout=subprocess.PIPE, stderr=None if first == "pass" else subprocess.PIPE, text=True,
+    )  # fmt: skip
     assert process.stdout is not None
-    line = process.stdout.readline()
     try:
-        yield process, line.split('"address": "')[1].split('"')[0]
+        yield process, process.stdout.readline().split('"address": "')[1].split('"')[0]
     finally:
         process.kill()
         process.wait()
@@ -117,7 +118,7 @@ def test_a_stopped_server_leaves_all_answers_in_one_file(started, number):
     with running(started) as (process, address), client(address) as browser:
         assert browser.post("/api/answers", json={"browser": "me", **answers_of(browser, 0, 0, "yes")}).is_success
         process.send_signal(number)
-        process.wait(timeout=30)
+        process.wait(timeout=60)
     assert [path.name for path in (started.run / "review").glob("answers*")] == ["answers.sqlite"]
     with sqlite3.connect(started.run / "review" / "answers.sqlite") as connection:
         assert connection.execute("SELECT count(*) FROM answers").fetchone() == (1,)
@@ -129,17 +130,12 @@ def test_a_stopped_server_leaves_all_answers_in_one_file(started, number):
 def test_work_that_does_not_end_holds_no_server_that_was_told_to_stop(started, number, stuck):
     """A disk that does not answer, under an export or at the very end; the answers are there at the next start."""
     limit = 1.0 if stuck == "desk.write_record" else 600.0  # an export holds a thread, but not what closes
-    script = (
-        "import sys, threading; from partlabel.app.cli import main; from partlabel.app.review import desk, exporting, "
-        f"server; server.LIMIT, server.REST = {limit}, 0.2; server._SETTINGS['timeout_graceful_shutdown'] = 0.2;"
-        f"{stuck} = lambda *_: threading.Event().wait();"
-        "sys.exit(main(sys.argv[1:]))"
+    first = (
+        "import threading; from partlabel.app.review import desk, exporting, server;"
+        f"server.LIMIT, server.REST = {limit}, 0.2; server._SETTINGS['timeout_graceful_shutdown'] = 0.2;"
+        f"{stuck} = lambda *_: threading.Event().wait()"
     )
-    words = [sys.executable, "-c", script, *command(started), "--port", "0", "--json"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    address = process.stdout.readline().split('"address": "')[1].split('"')[0]
-    with client(address) as browser:
+    with running(started, first=first) as (process, address), client(address) as browser:
         assert browser.post("/api/answers", json={"browser": "me", **answers_of(browser, 0, 0, "yes")}).is_success
         review = {REVIEW: browser.get("/api/session").json()["review"]}
         with pytest.raises(httpx.ReadTimeout):
@@ -153,18 +149,14 @@ def test_work_that_does_not_end_holds_no_server_that_was_told_to_stop(started, n
 
 def test_a_thread_that_waits_for_work_holds_no_server_that_has_closed(started):
     """As anyio leaves one now and then, where a request was cut off."""
-    script = (
-        "import sys, threading; from partlabel.app.cli import main; from partlabel.app.review import server;"
-        "server.LIMIT, server.REST = 600.0, 0.2; threading.Thread(target=threading.Event().wait).start();"
-        "sys.exit(main(sys.argv[1:]))"
+    first = (
+        "import threading; from partlabel.app.review import server; server.LIMIT, server.REST = 600.0, 0.2;"
+        "threading.Thread(target=threading.Event().wait).start()"
     )
-    words = [sys.executable, "-c", script, *command(started), "--port", "0", "--json"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.send_signal(signal.SIGTERM)
-    assert "ended without" not in process.communicate(timeout=60)[1]
-    assert process.returncode == 128 + signal.SIGTERM
+    with running(started, first=first) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        assert "ended without" not in process.communicate(timeout=60)[1]
+        assert process.returncode == 128 + signal.SIGTERM
 
 
 def test_a_second_start_needs_no_torch_and_stops_at_ctrl_c(started):
@@ -177,9 +169,12 @@ def test_a_second_start_needs_no_torch_and_stops_at_ctrl_c(started):
     words = [str(started.run), str(started.images), str(started.run.parent / "completed.parquet")]
     process = subprocess.Popen([sys.executable, "-c", script, *words], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    assert process.stdout.readline() == "[]\n"
-    process.send_signal(signal.SIGINT)
-    process.wait(timeout=30)
+    try:
+        assert process.stdout.readline() == "[]\n"
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+    finally:
+        process.kill()
 
 
 def test_others_need_the_token_of_the_start_address(started):

@@ -161,7 +161,8 @@ def test_a_class_that_a_later_model_no_longer_has(made):
 def test_a_disk_that_fills_up(started):  # noqa: F811
     """Its files may not grow beyond what a few answers need: others are refused in words, none is half there."""
     kept = {}
-    with running(started, limit=100_000) as (process, address), client(address) as browser:
+    first = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
+    with running(started, first=first) as (process, address), client(address) as browser:
         for image in range(40):
             reply, pair = answer(browser, "me", image)
             if reply.status_code != 200:

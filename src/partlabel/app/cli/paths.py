@@ -55,6 +55,8 @@ def check_paths(command: str, given: inspect.BoundArguments) -> None:
             reason = "" if path.exists() else f"there is no {path}{_meant(path)}"
             if name in _TABLES and path.is_file() and (instead := not_imported(str(path))):
                 reason = f"{path} {instead}"
+            elif name in _TABLES and path.is_dir():
+                reason = f"{path} is a folder, where a label table is wanted"
         if reason:
             wrong.append(f"{spelled}: {reason}")
     if len(wrong) == 1:
