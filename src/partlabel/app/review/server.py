@@ -231,7 +231,8 @@ def _listen(host: str, port: int) -> socket.socket:
         raise UserError(f"{host}:{port}: is no address to listen at ({error.strerror})") from None
     family, kind, protocol, _, address = infos[0]
     listening = socket.socket(family, kind, protocol)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if os.name == "posix":  # on Windows it would let two servers listen at one port
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(address)
     except OSError as error:
