@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import csv
 import errno
+import gc
 import json
 import os
 import re
 import tomllib
+import weakref
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -270,3 +272,23 @@ def test_no_message_quotes_what_a_library_said():
                 if isinstance(part, ast.FormattedValue) and names_whole(part.value, handler.name)
             ]
     assert quoting == []
+
+
+def test_the_words_of_a_parser_keep_nothing_of_what_was_read(cache):
+    """A file of hundreds of megabytes would stay in memory as long as the program that could not read it."""
+
+    class Content(str):
+        pass
+
+    def read():
+        content = Content("{")
+        try:
+            json.loads(content)
+        except ValueError as error:
+            return weakref.ref(content), plainly(error)
+
+    alive, said = read()
+    gc.collect()
+    assert said == "is no JSON from line 1 column 2 on"
+    assert alive() is None
+    assert "JSONDecodeError: " in keep(UserError("a file"), []).read_text(encoding="utf-8")

@@ -228,3 +228,10 @@ def test_starts_from_an_earlier_model(tmp_path):
     assert torch.equal(with_graph.head.classifier.bias, first.head.classifier.bias)
     with pytest.raises(UserError, match="another network"):
         Model(dataclasses.replace(first.config, weights=str(tmp_path), stages=2), CLASSES, 32)
+
+
+def test_whoever_reads_new_files_reads_the_weights(tmp_path):
+    build().save(tmp_path)
+    modes = {path.name: path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) > 1
+    assert len(set(modes.values())) == 1, modes

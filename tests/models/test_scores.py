@@ -79,3 +79,9 @@ def test_cut_and_foreign_files_are_refused(tmp_path):
     two = written(tmp_path / "b", np.zeros((2, 3), np.float32), [2])[0]
     with pytest.raises(UserError, match="other classes"):
         read_scores([one, two])
+
+
+def test_parts_without_an_image(tmp_path):
+    with ScoreWriter(tmp_path / "a.parquet", ["a", "b"]) as writer:
+        writer.add([], np.zeros((0, 2)))
+    assert read_scores([ScoreFile(tmp_path / "a.parquet")]).dense().shape == (0, 2)

@@ -129,6 +129,32 @@ def test_what_failed_leaves_no_file(tmp_path):
     assert done.stdout.split() == [b"[]", b"[]"], done.stderr.decode()[-2000:]
 
 
+DAMAGED = """
+import sys
+from pathlib import Path
+from partlabel.app.review import listing
+from tests.app.review.test_listing import ASKED, CALIBRATION, board_of, drawn
+
+table, scores = drawn(1)
+for listing.ALL in (0, 10_000):
+    folder = Path(sys.argv[1], str(listing.ALL))
+    folder.mkdir()
+    board_of(scores, table, folder, CALIBRATION, ASKED)
+    for path in folder.glob("list-*.npy"):
+        path.unlink()
+        board_of(scores, table, folder, CALIBRATION, ASKED)
+        assert path.exists()
+"""
+
+
+@pytest.mark.linux
+@pytest.mark.slow
+def test_arrays_of_a_review_are_made_again(tmp_path):
+    """One is missing, as where a server was killed while it made them; the others are mapped to look at them."""
+    done = on_windows("-c", DAMAGED, str(tmp_path))
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+
+
 UNGUARDED = """
 import multiprocessing, sys
 from partlabel.core.lock import holding

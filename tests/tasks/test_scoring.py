@@ -1,6 +1,8 @@
 """Scores that tasks share: computed once, found again by content, never stale, and kept when a pass is killed."""
 
+import gc
 import os
+import tempfile
 
 import numpy as np
 import pytest
@@ -137,9 +139,19 @@ def test_scores_of_models_that_were_not_used_for_long_are_removed(model, paths, 
 def test_without_a_cache_folder_it_goes_on_and_says_so(model, paths, counted, tmp_path, monkeypatch, capsys, place):
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / place))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     expected = score(model, paths, workers=0)
     for _ in range(2):
         found = scoring.scored(model, paths, workers=0)
         np.testing.assert_allclose(found.take(np.arange(5, 9)).dense(), expected[5:9], atol=1e-6)
     assert len(counted) == 40
     assert capsys.readouterr().err.count("scores cannot be kept") == 2
+    others = found.take(np.arange(5, 9))
+    (folder,) = (tmp_path / "temporary").iterdir()  # that of the first ones went with them
+    del found
+    gc.collect()
+    assert folder.is_dir()
+    del others
+    gc.collect()
+    assert not folder.exists()

@@ -195,6 +195,16 @@ def test_scores_in_a_bucket_are_copied_once(made, tmp_path, monkeypatch):
         scores_of(model, table.images, None, "s3://bucket/scores")
     assert copied[6:] == ["scores/part-000001.parquet"]
 
+    def refused(*_):
+        raise OSError("AWS Error NETWORK_CONNECTION")
+
+    os.utime(tmp_path / "bucket" / "scores" / "part-000001.parquet", (2, 2))
+    monkeypatch.setattr(pyarrow.fs, "copy_files", refused)
+    with pytest.raises(
+        UserError, match=r"s3://bucket/scores/part-000001.parquet: cannot be read \(the service refuses"
+    ):
+        scores_of(model, table.images, None, "s3://bucket/scores")
+
 
 def test_a_strategy_by_class_over_several_processes_gathers_some_batches_at_a_time(monkeypatch):
     """Two processes, one after the other: what each gathers is replayed, as many times as the other."""

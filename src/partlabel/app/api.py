@@ -15,7 +15,6 @@ from partlabel import formats
 from partlabel.app.results import Filled, NextLabels, Suspicions
 from partlabel.core.errors import UserError
 from partlabel.core.lock import holding
-from partlabel.core.progress import Reporter
 from partlabel.labels.table import LabelTable
 from partlabel.training.config import Config
 from partlabel.training.run import SETTINGS, Run
@@ -139,19 +138,8 @@ def relabel(
     settings = Path(run) / SETTINGS
     config = (Config.read(settings) if settings.is_file() else Config()).replace(**changes)
     models = [_model(own) for own in (run, *also)]
-    with Reporter().bar("scoring images for relabelling", "images" if scores else "batches") as bar:
-        made, done = fill(
-            models,
-            labels,
-            images,
-            config.relabel,
-            batch_size=config.optim.batch_size,
-            seed=seed,
-            truth=truth,
-            progress=bar,
-            scores=scores,
-        )
-    return Filled(made, done)
+    more = {"batch_size": config.optim.batch_size, "seed": seed, "truth": truth, "scores": scores}
+    return Filled(*fill(models, labels, images, config.relabel, **more))
 
 
 def complete(

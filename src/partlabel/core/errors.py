@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 from partlabel.core.text import shown
 
-#: what parsers said during a command, of which errors were made that lost it; goes into the file of errors
-heard: deque[BaseException] = deque(maxlen=50)
+#: what parsers said during a command, of which errors were made that lost it; goes into the file of errors. Texts, as
+#: an error would keep what was read, hundreds of megabytes of a large file
+heard: deque[str] = deque(maxlen=50)
 
 
 class UserError(ValueError):

@@ -67,14 +67,12 @@ def short_of_memory(error: BaseException) -> bool:
     )
 
 
-def library_error(error: UserError) -> BaseException | None:
-    """What a library raised that a sentence was made of; None where nothing did, or the sentence says it all."""
+def library_said_more(error: UserError) -> bool:
+    """Whether a sentence was made of what a library raised, and does not say it all."""
     cause = error.__cause__
     while isinstance(cause, UserError):
         cause = cause.__cause__
-    if cause is None and heard:
-        return heard[-1]
-    return None if getattr(cause, "errno", None) is not None else cause
+    return bool(heard) if cause is None else getattr(cause, "errno", None) is None
 
 
 def machine_says(error: BaseException) -> str | None:
@@ -106,7 +104,7 @@ def plainly(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, UserError) or (type(error) is ValueError and _OF_PYTHON.match(text) is None):
         return text  # raised here, in words for people
-    heard.append(error)
+    heard.append(f"{type(error).__name__}: {text}")
     if isinstance(error, msgspec.ValidationError):
         return _of_another_kind(text)
     if isinstance(error, UnicodeError):
@@ -162,7 +160,7 @@ def keep(error: BaseException, words: list[str]) -> Path | None:
     """
     from partlabel.core.files import cache_folder  # with numpy, which a mistyped path does not wait for
 
-    parsers = "".join(f"{type(one).__name__}: {one}\n" for one in heard)
+    parsers = "".join(f"{one}\n" for one in heard)
     heard.clear()
     text = ("".join(traceback.format_exception(error)) + parsers)[-_LONGEST:]
     about = f"{time.strftime('%Y-%m-%d %H:%M:%S %z')}  python {sys.version.split()[0]} on {sys.platform}\n{words}\n\n"

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from partlabel.core.errors import UserError
 from partlabel.labels.checks import check_names, check_pairs, class_numbers
 from partlabel.labels.names import buffers, string_array
-from partlabel.labels.pairs import ORIGINS, Pairs, pointers, ranges
+from partlabel.labels.pairs import ORIGINS, Pairs, by_class, pointers, ranges
 
 Rows = ArrayLike | slice | None
 CHUNK = 1_000_000  # pairs of present labels counted at once
@@ -212,10 +212,7 @@ class LabelArrays:
 
         Within a class they lie by image, as ``pair_images()[positions]`` does.
         """
-        short = self.num_classes <= 2**16  # sorted in linear time
-        order = np.argsort(self.indices.astype(np.uint16) if short else self.indices, kind="stable")
-        smaller = order if self.num_known >= 2**31 else order.astype(np.int32)
-        return smaller, pointers(np.bincount(self.indices, minlength=self.num_classes))
+        return by_class(self.indices, self.num_classes)
 
     def cooccurrence(self) -> NDArray[np.int64]:
         """Return in how many images both classes are known present, int64 (C, C); the diagonal counts one class."""

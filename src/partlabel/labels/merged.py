@@ -15,9 +15,6 @@ from partlabel.labels.class_names import look_alikes
 from partlabel.labels.merge import two_ids
 from partlabel.labels.table import LabelTable
 
-#: examples that are named
-_NAMED = 10
-
 
 @dataclass(frozen=True, eq=False)
 class MergedTables:

@@ -142,6 +142,14 @@ def pointers(counts: NDArray[np.integer[Any]] | NDArray[np.bool_]) -> NDArray[np
     return result
 
 
+def by_class(cls: NDArray[np.integer], num_classes: int) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+    """Return the positions (K,) of pairs of classes (K,), class after class, and where each class starts, (C + 1,)."""
+    short = num_classes <= 2**16  # sorted in linear time
+    order = np.argsort(cls.astype(np.uint16) if short else cls, kind="stable")
+    smaller = order if len(order) >= 2**31 else order.astype(np.int32)
+    return smaller, pointers(np.bincount(cls, minlength=num_classes))
+
+
 def csr(pairs: Pairs, num_images: int, num_classes: int) -> dict[str, Any]:
     """Return the CSR fields of a table with these pairs, sorted by key, each once."""
     row, column = np.divmod(pairs.key, max(num_classes, 1))

@@ -39,7 +39,6 @@ TITLES = {
     "ov_precision": "OV-P",
     "ov_recall": "OV-R",
 }
-NAMES_SHOWN = 10
 NAME_WIDTH = 32
 
 

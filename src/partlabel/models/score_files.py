@@ -194,7 +194,7 @@ class ScoreWriter:
             self._write()
 
     def _write(self) -> None:
-        if not self._waiting:
+        if not self._count:  # a batch may hold no image
             return
         scores = np.concatenate([values for _, values in self._waiting])
         made = {

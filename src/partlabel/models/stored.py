@@ -26,8 +26,10 @@ def write_state(path: Path, state: Mapping[str, Tensor]) -> None:
     """
     tensors = {key: value.detach().cpu().contiguous() for key, value in state.items()}
     with replacing(path) as temporary, folder_beside(path) as folder:  # safetensors has a temporary file of its own
+        temporary.touch()  # with the rights of any new file; safetensors lets nobody but its owner read one
         # one entry only: several come in another order in each process, and equal models are to be equal files
         save_file(tensors, folder / WEIGHTS_FILE, {CHECKSUM: _checksum(tensors)})
+        shutil.copymode(temporary, folder / WEIGHTS_FILE)
         os.replace(folder / WEIGHTS_FILE, temporary)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from partlabel.core.errors import UserError
+from partlabel.core.progress import Reporter
 from partlabel.images import ImageDataset, check, resolve
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
@@ -17,7 +18,7 @@ from partlabel.models.model import Model
 from partlabel.tasks.scoring import NEITHER, scores_of
 from partlabel.training.batches import Files, Source
 from partlabel.training.config import RelabelConfig
-from partlabel.training.curriculum import Progress, choose, choose_of, prior_of, record
+from partlabel.training.curriculum import choose, choose_of, prior_of, record
 from partlabel.training.schedule import epoch_batches
 
 
@@ -31,7 +32,6 @@ def relabel(
     seed: int = 0,
     workers: int = 1,
     truth: LabelTable | None = None,
-    progress: Progress = lambda done, of: None,
     scores: str | os.PathLike[str] | None = None,
 ) -> tuple[LabelTable, dict[str, Any]]:
     """Label the easy unknown pairs of a table, outside a training.
@@ -45,7 +45,6 @@ def relabel(
         seed: of the dropout samples and the mini-batches.
         workers: loader processes, where the images are run through the models here.
         truth: true labels to compare with.
-        progress: called with (images done, images in all), or batches where the images are run through the models here.
         scores: instead of the images, a folder of scores of the one model that ``partlabel predict`` wrote in shards.
 
     Returns:
@@ -69,7 +68,8 @@ def relabel(
         prior_of(own, config.strategy)  # it refuses before anything is scored
     if scores is not None or (len(models) == 1 and reads != "uncertainty"):
         found = scores_of(models[0], table.images, folder, scores)
-        added = choose_of(found, own, config, batch_size=batch_size, seed=seed, progress=progress)
+        with Reporter().bar("relabelling") as bar:
+            added = choose_of(found, own, config, batch_size=batch_size, seed=seed, progress=bar)
     else:
         assert folder is not None
         paths = resolve(table.images, folder)
@@ -78,7 +78,8 @@ def relabel(
             (model, Files(ImageDataset(paths, model.preprocessing.size), workers)) for model in models
         ]
         batches = [np.sort(batch) for batch in epoch_batches(len(rows), batch_size, seed, 0)]
-        added = choose(members, own, batches, config, seed=seed, progress=progress)
+        with Reporter().bar("scoring images for relabelling", "batches") as bar:
+            added = choose(members, own, batches, config, seed=seed, progress=bar)
     last = 0 if table.round is None or not table.num_known else int(table.round.max())
     number = max(last, 0) + 1
     place = {"origin": "model", "score": added.score, "round": number}

@@ -8,15 +8,16 @@ after its last file. An image that was exchanged has another hash, so a stale sc
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import json
 import os
 import re
 import shutil
 import time
+import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -87,10 +88,24 @@ def scored(
         os.utime(folder)
     except OSError as error:
         Reporter().line(f"{folder}: scores cannot be kept ({error.strerror}); they are made anew each time")
-        held = ExitStack()
-        atexit.register(held.close)  # until then what is returned reads from its files
-        folder = held.enter_context(temporary_folder()) / folder.name
-        folder.mkdir()
+        with ExitStack() as held:
+            folder = held.enter_context(temporary_folder()) / folder.name
+            folder.mkdir()
+            files, place = _filed(folder, model, paths, device, workers)
+            weakref.finalize(files[0], held.pop_all().close)  # it goes when nobody can read from it any more
+    else:
+        files, place = _filed(folder, model, paths, device, workers)
+    return read_scores(files, place)
+
+
+def _filed(
+    folder: Path,
+    model: Model | OnnxModel,
+    paths: Sequence[Path],
+    device: str | torch.device | None,
+    workers: int | None,
+) -> tuple[list[ScoreFile], NDArray[np.int64]]:
+    """Score images whose scores are not in a folder yet; gives all its files, and where the images lie in them."""
     known = contents_of(paths, folder.parent)
     contents = known["hash"]
     place, files = _stored(folder, contents)
@@ -103,7 +118,7 @@ def scored(
         _check_room(folder, len(new) * len(model.classes) * 4)
         _fill(folder, model, [paths[i] for i in new.tolist()], known[new], device, workers)
         place, files = _stored(folder, contents)
-    return read_scores(files, place)
+    return files, place
 
 
 def scores_of(
@@ -150,15 +165,17 @@ def fetched(place: Place) -> Path:
     todo = []
     for name, about in zip(names, found, strict=True):
         own = (folder / name).stat() if (folder / name).exists() else None
-        if own is None or (own.st_size, own.st_mtime_ns) != (about.size, about.mtime_ns):
+        if own is None or (own.st_size, own.st_mtime_ns) != (about.size, about.mtime_ns):  # not every service has times
             todo.append((name, about))
     _check_room(folder, sum(about.size for _, about in todo))
     with Reporter().bar("copying scores", "bytes") as bar:
         done, in_all = 0, sum(about.size for _, about in todo)
         for name, about in todo:
             with replacing(folder / name) as temporary:
-                pyarrow.fs.copy_files(about.path, str(temporary), place.files, pyarrow.fs.LocalFileSystem())
-                os.utime(temporary, ns=(about.mtime_ns, about.mtime_ns))
+                target = str(temporary), place.files, pyarrow.fs.LocalFileSystem()
+                place.child(name).ask(partial(pyarrow.fs.copy_files, about.path, *target))
+                if about.mtime_ns is not None:
+                    os.utime(temporary, ns=(about.mtime_ns, about.mtime_ns))
             bar(done := done + about.size, in_all)
     for path in folder.glob("*.parquet"):
         if path.name not in names:

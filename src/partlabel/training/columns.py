@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partlabel.labels.pairs import by_class
 from partlabel.labels.table import LabelTable
 
 Labels = NDArray[np.int8]
@@ -34,8 +35,7 @@ class Columns:
     ) -> None:
         self.shape, self.value, self.sample = shape, pairs[2], sample
         self.image, self.cls = (number.astype(np.int32, copy=False) for number in pairs[:2])
-        self._order = np.argsort(self.cls, kind="stable").astype(np.int32)
-        self._start = np.concatenate([[0], np.cumsum(np.bincount(self.cls, minlength=shape[1]))])
+        self._order, self._start = by_class(self.cls, shape[1])
 
     @staticmethod
     def of(labels: Labels | Columns, sample: NDArray[np.bool_] | None = None) -> Columns:
@@ -59,7 +59,7 @@ class Columns:
         for low in range(0, self.shape[1], step):
             yield slice(low, min(low + step, self.shape[1]))
 
-    def positions(self, block: slice) -> NDArray[np.int32]:
+    def positions(self, block: slice) -> NDArray[np.integer]:
         """Return where the known pairs of some classes lie among all known pairs."""
         return self._order[self._start[block.start] : self._start[block.stop]]
 

@@ -212,11 +212,11 @@ def _of_all(error: UserError, words: list[str]) -> UserError:
 
 def _say_more(error: UserError, words: list[str]) -> None:
     """Say where the words of a library are, and that memory was short where a sentence takes it for damage."""
-    from partlabel.core.trouble import library_error, short_of_memory
+    from partlabel.core.trouble import library_said_more, short_of_memory
 
     if short_of_memory(error) and "memory" not in error.message:
         _say("  memory was short, which may be all that is wrong: end other programs and try again")
-    if library_error(error) is not None:
+    if library_said_more(error):
         _say_where(error, words, "what the library said")
 
 

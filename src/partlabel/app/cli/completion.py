@@ -12,8 +12,6 @@ from partlabel.app.cli.output import Json, reporting
 from partlabel.core.errors import UserError
 from partlabel.core.text import plural, some
 
-_SHOWN = 10
-
 
 def complete(
     run: Path,

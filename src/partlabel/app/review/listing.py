@@ -144,6 +144,7 @@ class _Maker:
         ]
         if levels is not None and all(read_array(*one) is not None for one in wanted):
             return
+        del levels  # Windows moves no file to the name of one that is mapped
         self._remove_earlier()
         seen = _Seen(self._table, asked, self._width)
         self._look(seen)

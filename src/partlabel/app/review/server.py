@@ -124,8 +124,8 @@ class _Limit:
 
     def end(self) -> None:
         """Count no longer, as the process goes on with something else."""
-        self._over = True
         os.write(self._write, bytes([0]))
+        self._over = True  # the last of it: whoever waits closes the pipe then
 
     def _wait(self) -> None:
         number = os.read(self._read, 1)[0]
@@ -231,7 +231,8 @@ def _listen(host: str, port: int) -> socket.socket:
         raise UserError(f"{host}:{port}: is no address to listen at ({error.strerror})") from None
     family, kind, protocol, _, address = infos[0]
     listening = socket.socket(family, kind, protocol)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if os.name == "posix":  # on Windows it would let two servers listen at one port
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(address)
     except OSError as error:
