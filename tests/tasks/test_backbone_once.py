@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from partlabel import Run, complete, evaluate, next_labels, predict, suspects, train
-from partlabel.app.review.scores import Judge, scores_of
+from partlabel.app.review.scores import Judge, ScoreShelf
 from partlabel.images import content_hash
 from partlabel.models.backbone import Backbone
 from tests.pictures import make_pictures, tiny_config
@@ -60,7 +60,7 @@ def use_everything(run: Run, own, other, folder: Path, seen) -> None:
     paths = [pictures / name for name in both.images.to_pylist()]
     contents = np.array([content_hash(path) for path in paths], "S32")
     (folder / "review").mkdir()
-    scores_of(run.folder, Judge.of_run(run.folder), paths, contents, folder / "review")
+    ScoreShelf(run.folder, Judge.of_run(run.folder), paths, contents, folder / "review").scores()
 
 
 @pytest.mark.slow
