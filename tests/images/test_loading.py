@@ -271,6 +271,7 @@ def test_other_failures_are_not_hidden(paths: list[Path], workers: int) -> None:
 
 
 @pytest.mark.linux
+@pytest.mark.slow
 @pytest.mark.parametrize("found_by", ["the first process", "a loader"])
 def test_a_folder_of_temporary_files_that_refuses_is_said_and_not_waited_for(tmp_path, monkeypatch, found_by):
     (tmp_path / "full").write_text("no folder")

@@ -33,7 +33,7 @@ import torch
 from partlabel import Run
 from partlabel.training.config import Config
 from tests.disk.commands import World, _main, run_command
-from tests.disk.matrix import NOISE, PRELOADED
+from tests.disk.matrix import NOISE, PRELOADED, kind_of
 from tests.strangers.damage import spoil
 
 #: seconds of processor time, seconds in all, and bytes that a command may take beyond what it begins with
@@ -92,6 +92,11 @@ class Strangers:
         self.files = sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.is_file())
         left_out = (".lock", ".lock.json", ".md", "record.csv", "-coco.json")
         self.files = [name for name in self.files if not name.endswith(left_out)]
+        #: by what they hold, as there are more files in the cache of the review than anywhere else
+        self.kinds: dict[str, list[str]] = {}
+        for name in self.files:
+            cached = name.startswith("review/cache/")
+            self.kinds.setdefault("review/cache/" if cached else kind_of(name), []).append(name)
 
     def tried(self, seed: int) -> Tried:
         """Change one file by a seed and start a command."""
@@ -101,7 +106,7 @@ class Strangers:
         shutil.copytree(self.made / "photos", self.place / "photos", copy_function=os.link)
         out = self.place.parent / "out"
         out.mkdir()
-        name = str(rng.choice(self.files))
+        name = str(rng.choice(self.kinds[str(rng.choice(list(self.kinds)))]))
         command = str(rng.choice(next(names for start, names in READERS.items() if name.startswith(start))))
         found = Tried(seed, name, "", command)
         self._run(found, out, rng)

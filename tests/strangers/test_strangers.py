@@ -12,8 +12,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.linux]
 
 
 def test_a_few_changed_files():
-    words = [sys.executable, "-m", "tests.strangers", "--tries", "20"]
+    words = [sys.executable, "-m", "tests.strangers", "--tries", "60"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600, env=environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert "20 tries, 0 wrong" in done.stdout
+    assert "60 tries, 0 wrong" in done.stdout
