@@ -215,3 +215,13 @@ def test_pins_cover_the_requirements():
     wanted = [*project["dependencies"], *extras["test"], *extras["docs"]]
     names = {re.split(r"[<>=!~\[; ]", requirement)[0] for requirement in wanted}
     assert names <= set(pins)
+
+
+def test_messages_of_the_troubleshooting_page_are_said():
+    """The words in quotes, joined where the code breaks a line; a name in a message stands as three dots."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    code = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("*.py")))
+    said = re.sub(r'"\s+f?"', "", code)
+    quoted = [part.strip() for text in re.findall(r'^\*\*"([^"]+)"', page, re.MULTILINE) for part in text.split("...")]
+    assert len(quoted) > 4
+    assert [text for text in quoted if text not in said] == []

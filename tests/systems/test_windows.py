@@ -155,6 +155,27 @@ def test_arrays_of_a_review_are_made_again(tmp_path):
     assert done.returncode == 0, done.stderr.decode()[-2000:]
 
 
+EXTRACTED = """
+import sys
+from pathlib import Path
+import pyarrow as pa
+from partlabel.formats.huggingface.images import ImageFolder
+
+folder = Path(sys.argv[1])
+with ImageFolder(str(folder)) as images:
+    images.save(pa.array([{"bytes": b"GIF89a"}]), pa.array(["a.gif"]), 0, str)
+print(*(path.name for path in folder.iterdir()))
+"""
+
+
+@pytest.mark.linux
+@pytest.mark.slow
+def test_images_are_extracted_into_an_empty_folder(tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = on_windows("-c", EXTRACTED, str(tmp_path / "empty"))
+    assert done.stdout.split() == [b"a.gif"], done.stderr.decode()[-2000:]
+
+
 UNGUARDED = """
 import multiprocessing, sys
 from partlabel.core.lock import holding

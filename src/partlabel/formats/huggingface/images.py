@@ -59,6 +59,8 @@ class ImageFolder:
     ) -> None:
         with self._held:
             if kind is None:
+                if self.target.is_dir():
+                    self.target.rmdir()  # an empty one; Windows moves nothing over a folder
                 os.replace(self._temporary, self.target)
 
     def save(self, images: pa.Array, paths: pa.Array, first_row: int, place: Callable[[int], str]) -> list[str]:
