@@ -1,6 +1,7 @@
 """Scores that tasks share: computed once, found again by content, never stale, and kept when a pass is killed."""
 
 import gc
+import errno
 import os
 import tempfile
 
@@ -104,6 +105,25 @@ def test_a_damaged_file_is_made_anew(model, paths, counted, tmp_path):
     counted.clear()
     assert scoring.scored(model, paths, workers=0).shape == (20, 3)
     assert 2 <= len(counted) <= 3
+
+
+def test_a_file_that_cannot_be_opened_at_this_moment_is_kept(model, paths, counted, tmp_path, monkeypatch):
+    scoring.scored(model, paths, workers=0)
+    files = sorted((tmp_path / "cache").rglob("*.parquet"))
+    counted.clear()
+
+    def refused(path):
+        try:
+            raise OSError(errno.EMFILE, "Too many open files")
+        except OSError as error:
+            raise UserError(f"{path}: is no whole file") from error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scoring, "ScoreFile", refused)
+        assert scoring._stored(files[0].parent, np.zeros(1, "S32"))[1] == []
+    assert all(file.is_file() for file in files)
+    scoring.scored(model, paths, workers=0)
+    assert not counted
 
 
 def test_bad_images_are_all_named_and_an_image_that_changes_meanwhile_is_refused(model, paths, monkeypatch):

@@ -16,7 +16,7 @@ import shutil
 import time
 import weakref
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -307,8 +307,11 @@ def _stored(folder: Path, contents: NDArray[np.bytes_]) -> tuple[NDArray[np.int6
         try:
             file = ScoreFile(path)
             there = np.array(file.column("content").to_pylist(), "S32")
-        except (UserError, OSError, pa.ArrowInvalid, KeyError):
-            path.unlink(missing_ok=True)
+        except (UserError, OSError, pa.ArrowInvalid, KeyError) as error:
+            if (
+                getattr(error.__cause__ or error, "errno", None) is None
+            ):  # damaged, and not only out of reach at this moment
+                path.unlink(missing_ok=True)
             continue
         low, high = np.searchsorted(wanted, there, "left"), np.searchsorted(wanted, there, "right")
         for row in np.flatnonzero(high > low).tolist():
@@ -361,16 +364,17 @@ def _check_room(folder: Path, needed: int) -> None:
     Raises:
         UserError: the disk has no room for what is needed.
     """
-    sizes = {
-        other: sum(file.stat().st_size for file in other.glob("*.parquet"))
-        for other in folder.parent.iterdir()
-        if other.is_dir()
-    }
-    total = sum(sizes.values()) + needed
-    for other in sorted(sizes, key=lambda other: other.stat().st_mtime):
-        if total > LIMIT and other != folder and time.time() - other.stat().st_mtime > _IN_USE:
+    found = []
+    for other in folder.parent.iterdir():
+        with suppress(OSError):  # another process may remove it at this moment
+            if other.is_dir():
+                size = sum(file.stat().st_size for file in other.glob("*.parquet"))
+                found.append((other.stat().st_mtime, size, other))
+    total = sum(size for _, size, _ in found) + needed
+    for used, size, other in sorted(found):
+        if total > LIMIT and other != folder and time.time() - used > _IN_USE:
             shutil.rmtree(other, ignore_errors=True)
-            total -= sizes[other]
+            total -= size
     if needed > shutil.disk_usage(folder).free:
         raise UserError(
             f"{folder}: the scores need {needed / 2**30:.1f} GiB, which the disk does not have; set PARTLABEL_CACHE to "
