@@ -1,7 +1,7 @@
 """Scores that tasks share: computed once, found again by content, never stale, and kept when a pass is killed."""
 
-import gc
 import errno
+import gc
 import os
 import tempfile
 
