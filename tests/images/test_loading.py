@@ -294,3 +294,27 @@ def test_a_folder_of_temporary_files_that_refuses_is_said_and_not_waited_for(tmp
     assert "0 workers" in done.stdout, done.stderr
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == ""
+
+
+@pytest.mark.slow
+def test_what_a_loader_cannot_remove_at_its_end_is_no_traceback(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        "from multiprocessing.util import Finalize\n"
+        "from partlabel.images import loading\n"
+        "def refuse():\n"
+        "    raise OSError(5, 'Input/output error')\n"
+        "class Images(loading.ImageDataset):\n"
+        "    def __getitem__(self, row):\n"
+        "        Finalize(None, refuse, exitpriority=10)\n"
+        "        return super().__getitem__(row)\n"
+        "if __name__ == '__main__':\n"
+        "    loader = loading.make_loader(Images([sys.argv[1]] * 4, 32), [[0, 1], [2, 3]], workers=1)\n"
+        "    print(len(list(loader)))\n"
+        "    del loader  # which waits for its process\n"
+    )
+    Image.new("RGB", (40, 40)).save(tmp_path / "a.png")
+    words = [sys.executable, str(script), str(tmp_path / "a.png")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.stdout, done.stderr) == ("2\n", "")

@@ -158,13 +158,15 @@ def test_command_writes_a_program(folder, tmp_path, capsys):
     [
         (("-o", "{tmp}/m.txt"), "exported as .onnx or .pt2"),
         (("-o", "{tmp}/m.pt2", "--int8"), "INT8 is for .onnx files"),
-        (("-o", "{tmp}/m.onnx", "--labels", "{tmp}"), "belong to --int8"),
+        (("-o", "{tmp}/m.onnx", "--labels", "{table}"), "belong to --int8"),
         (("-o", "{tmp}/m.onnx", "--int8", "--max-loss", "2"), "--max-loss needs --labels"),
-        (("-o", "{tmp}/m.onnx", "--int8", "--max-loss", "-1", "--labels", "{tmp}"), "from 0 to 100, not -1"),
+        (("-o", "{tmp}/m.onnx", "--int8", "--max-loss", "-1", "--labels", "{table}"), "from 0 to 100, not -1"),
     ],
 )
 def test_command_explains_mistakes(words, said, folder, tmp_path, capsys):
-    named = [word.format(tmp=tmp_path) for word in words]
+    table = folder / "any.parquet"
+    table.touch()
+    named = [word.format(tmp=tmp_path, table=table) for word in words]
     code, out, err = run(capsys, "export", folder / "heads", *named, "--images", folder / "pictures")
     assert (code, out) == (2, "")
     assert said in err

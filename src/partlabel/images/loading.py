@@ -6,8 +6,9 @@ import os
 import signal
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.queues import Queue
-from multiprocessing.util import get_temp_dir
+from multiprocessing.util import Finalize, get_temp_dir
 from tempfile import gettempdir
 from typing import Any, cast
 
@@ -138,6 +139,13 @@ def _quiet_worker(_: int) -> None:
     warnings.filterwarnings("ignore", module=r"PIL\.")
     # a batch that cannot be sent would be waited for without end
     Queue._on_queue_feeder_error = staticmethod(_give_up)  # type: ignore[attr-defined]
+    # first of all at its end, when only temporary files are left to be removed: where that fails, the result is good
+    Finalize(None, _hush, exitpriority=1000)
+
+
+def _hush() -> None:
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _give_up(*_: Any) -> None:
