@@ -203,3 +203,14 @@ def test_a_failure_loses_the_level_and_a_new_start_has_its_own(monkeypatch, p, t
     monkeypatch.setattr(risk_control, "p_values", lambda *_: np.array(p))
     scores = np.array([4, 3, 2, 1], np.float32)
     assert risk_control.search(scores, scores, np.ones(4, bool), 0.9, 0.1).threshold == threshold
+
+
+@pytest.mark.parametrize(
+    ("held", "unknown", "p"),
+    [([1.0], [0.0], 1), ([3.0], [0.0, 1.0], 2 / 3), ([2.0, 3.0], [0.0, 1.0], 1 / 3), ([0.5], [0.0, 1.0], 1)],
+)
+def test_of_few_scores_no_order_is_rarer_than_the_rarest(held, unknown, p):
+    """Of n + m scores in any order, 2 of the (n + m over n) orders have one sample beyond the other."""
+    found = risk_control.compare(np.array(held, np.float32), np.array(unknown, np.float32))
+    assert found[1] == pytest.approx(p)
+    assert found[2]

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from partlabel.core.errors import UserError
 from partlabel.labels.table import ORIGINS, LabelTable
-from partlabel.tasks.next_labels import WHY, Answers, Mix, add_answers, choose, describe, grow, spread
+from partlabel.metrics.calibration import Calibration
+from partlabel.metrics.thresholds import NEVER
+from partlabel.models.model import Model
+from partlabel.tasks.next_labels import WHY, Answers, Mix, add_answers, ask, choose, describe, grow, spread
+from partlabel.training.config import ModelConfig
+from tests.pictures import make_pictures
 from tests.reference import next_labels as reference
 
 SEEK, UNCERTAIN, RANDOM = range(3)
@@ -277,3 +282,11 @@ def test_no_answers_change_nothing():
     made, counts = add_answers(table, Answers([], [], np.empty(0, np.int8), [], []))
     assert made.content_hash() == table.content_hash()
     assert counts["added"] == 0
+
+
+def test_a_class_that_is_never_called_present_asks_without_a_warning(tmp_path):
+    table = make_pictures(tmp_path / "photos", 6)
+    half = table.hide(np.arange(table.num_known) % 2 == 0)
+    model = Model(ModelConfig(backbone="test_resnet", weights="none"), table.classes, 32).eval()
+    model.thresholds, model.calibration = (0.0, NEVER, 0.0), Calibration((2.0,) * 3, (0.0,) * 3)
+    assert len(ask(model, half, tmp_path / "photos", 3)[0].image) == 3

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special, stats
 
 #: the first threshold lets through this many times the labels that could pass without a single mistake, as their number
 #: varies; at each further start there are _APART times as many
@@ -351,7 +351,10 @@ def compare_counts(
         under = np.abs(np.append(before, own[:-1]) - below[last] / total).max()
         distance, before = float(max(distance, above, under)), own[-1]
     n, m = float(max(len(held), total)), float(min(len(held), total))
-    p = float(np.clip(stats.kstwo.sf(distance, np.round(n * m / (n + m))), 0, 1))
+    p = float(np.clip(stats.kstwo.sf(distance, max(np.round(n * m / (n + m)), 1.0)), 0, 1))
+    p = max(
+        p, 2 / float(special.binom(n + m, m))
+    )  # in so many orders one sample lies beyond the other: few tell nothing
     return distance, p, not (p < _LEVEL / comparisons and distance >= _DISTANCE)
 
 

@@ -260,7 +260,9 @@ def ask(
     if model.calibration is not None:  # slopes are above 0: the order in a class stays, and scores are log-odds
         slope, offset = (np.asarray(v, np.float32) for v in (model.calibration.slope, model.calibration.offset))
     slope, offset = (np.broadcast_to(v, own.num_classes) for v in (slope, offset))
-    odds, limits = scores.scaled(slope, offset), np.asarray(model.thresholds, np.float32) * slope + offset
+    odds = scores.scaled(slope, offset)
+    with np.errstate(over="ignore"):  # a class that is never called present has the largest number for its threshold
+        limits = np.asarray(model.thresholds, np.float32) * slope + offset
     found = choose(odds, own, budget, mix, thresholds=limits, seed=seed)
     return found, own, scores, describe(found, own, odds)
 
