@@ -158,15 +158,20 @@ def _lasting(path: Path) -> bytes:
     return content
 
 
+def unsaid(code: Any, said: str) -> list[str]:
+    """What is wrong with an end: it is good, or one sentence, and nothing that only a library says."""
+    wrong = [] if code in (0, 2) else [f"ended with {code}"]
+    if noise := NOISE.search(said):
+        wrong.append(f"said {noise[0]!r}")
+    sentences = [line for line in said.splitlines() if line.startswith("partlabel: ")]
+    if code == 2 and len(sentences) != 1:
+        wrong.append(f"said {len(sentences)} sentences")
+    return wrong
+
+
 def judge(cell: Cell, before: dict[str, str], good: dict[str, str], after: dict[str, str]) -> None:
     """Note what is wrong after a fault: in what was said, and in what is left."""
-    if cell.code not in (0, 2):
-        cell.wrong.append(f"ended with {cell.code}")
-    if noise := NOISE.search(cell.said):
-        cell.wrong.append(f"said {noise[0]!r}")
-    sentences = [line for line in cell.said.splitlines() if line.startswith("partlabel: ")]
-    if cell.code == 2 and len(sentences) != 1:
-        cell.wrong.append(f"said {len(sentences)} sentences")
+    cell.wrong += unsaid(cell.code, cell.said)
     for name, content in before.items():
         if name not in after and name in good:
             cell.wrong.append(f"{name} is gone")

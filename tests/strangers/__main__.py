@@ -33,7 +33,7 @@ import torch
 from partlabel import Run
 from partlabel.training.config import Config
 from tests.disk.commands import World, _main, run_command
-from tests.disk.matrix import NOISE, PRELOADED, kind_of
+from tests.disk.matrix import PRELOADED, kind_of, unsaid
 from tests.strangers.damage import spoil
 
 #: seconds of processor time, seconds in all, and bytes that a command may take beyond what it begins with
@@ -179,13 +179,7 @@ class Strangers:
         if found.code == 1:
             files = sorted((self.base / "cache" / "errors").glob("*.txt"), key=lambda path: path.stat().st_mtime)
             found.said += "".join(path.read_text(encoding="utf-8") for path in files[-1:])[-3000:]
-        if found.code not in (0, 2):
-            found.wrong.append(f"ended with {found.code} after {found.seconds} s")
-        if noise := NOISE.search(found.said):
-            found.wrong.append(f"said {noise[0]!r}")
-        sentences = [line for line in found.said.splitlines() if line.startswith("partlabel: ")]
-        if found.code == 2 and len(sentences) != 1:
-            found.wrong.append(f"said {len(sentences)} sentences")
+        found.wrong += unsaid(found.code, found.said)
         if max(map(len, found.said.splitlines()), default=0) > 3000:
             found.wrong.append("said a line of more than 3,000 characters")
         if len(list(self.trap.iterdir())) != 1 or (self.trap / "secret").read_text() != "secret":
