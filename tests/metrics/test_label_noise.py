@@ -23,16 +23,17 @@ def test_against_a_naive_loop():
     """The probabilities fulfil the formula at the densities and counts that they lead to."""
     x, cls, present, _ = drawn(0.05, count=600, classes=3, share=0.3)
     found, epsilon = wrong_probability(x, cls, present, 3)
-    labels = label_noise._standard(x, cls, present)
+    labels = label_noise._standard(x, cls, present, np.ones(3, bool))
+    (part,) = labels.parts()
     truly = np.where(present, 1 - found, found)
-    middle, spread = label_noise._normal(labels, truly)
+    middle, spread = label_noise._normal(labels, lambda part: truly[part.own])
     for c in range(3):
         own = np.flatnonzero(cls == c)
         n1 = max((present[own].sum() - epsilon * len(own)) / (1 - 2 * epsilon), 1)
         n0 = len(own) - n1
         for i in own:
-            f1 = np.exp(-0.5 * ((labels.u[i] - middle[c]) / spread[c]) ** 2) / (np.sqrt(2 * np.pi) * spread[c])
-            f0 = labels.absent_density[i]
+            f1 = np.exp(-0.5 * ((part.u[i] - middle[c]) / spread[c]) ** 2) / (np.sqrt(2 * np.pi) * spread[c])
+            f0 = part.absent_density[i]
             right, mistaken = (n1 * f1, n0 * f0) if present[i] else (n0 * f0, n1 * f1)
             wanted = epsilon * mistaken / (epsilon * mistaken + (1 - epsilon) * right)
             assert found[i] == pytest.approx(wanted, abs=1e-3)

@@ -68,7 +68,7 @@ class ByClass:
                 yield low, scores[:, inside], labels[:, inside]
 
         own = inside[self.image]
-        number = np.cumsum(inside) - 1
+        number = (np.cumsum(inside) - 1).astype(np.int32)
         count = int(np.count_nonzero(inside))
         image = number[self.image[own]]
         return ByClass(count, self.num_classes, blocks, image, self.cls[own], self.score[own], self.label[own])
