@@ -79,3 +79,17 @@ def test_equal_scores_and_few_labels_are_no_division_by_nothing():
 def test_scores_of_a_diverged_training():
     with pytest.raises(UserError, match="diverged"):
         wrong_probability(np.array([1e6, 0.0]), np.zeros(2, int), np.array([True, False]), 1)
+
+
+@pytest.mark.parametrize(("at_once", "room"), [(1, 1), (50, 30), (311, 200)])
+def test_labels_are_looked_at_some_at_a_time(monkeypatch, at_once, room):
+    x, cls, present, _ = drawn(0.05, count=600, classes=5, share=0.3)
+    cls = np.where(cls == 3, 4, cls)  # a class without labels, and below one of a single sign
+    present &= cls != 1
+    whole, epsilon = wrong_probability(x, cls, present, 7)
+    assert whole[cls == 1].tolist() == [0] * int((cls == 1).sum())
+    monkeypatch.setattr("partlabel.metrics.calibration._AT_ONCE", at_once)
+    monkeypatch.setattr(label_noise, "_SORTED", room)
+    found, own = wrong_probability(x, cls, present, 7)
+    assert found == pytest.approx(whole, rel=1e-9, abs=1e-12)  # sums over all labels are added by parts
+    assert own == pytest.approx(epsilon, rel=1e-9)

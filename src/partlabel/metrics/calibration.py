@@ -5,10 +5,14 @@ The probability that class c is present is ``sigmoid(a_c x + b_c)`` for a score 
 and covariance are found from all classes together (hierarchical logistic regression by EM with Laplace's approximation;
 Gelman et al., *Bayesian Data Analysis*, ch. 13 and 15): a class with many labels keeps its own fit, one with few gets
 nearly that of the others, one with none gets the mean.
+
+Known labels may be very many. What is computed of each in double precision is therefore computed of some of them at a
+time (:func:`parts`) and added up label by label, so that the sums are those of all labels at once, to the bit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.labels.pairs import by_class
 from partlabel.metrics.calibration import LARGEST, furthest, parts
 
 Floats = NDArray[np.float64]
@@ -46,6 +46,8 @@ _LOW, _HIGH, _WIDTH, _KERNEL = -6.0, 10.0, 0.1, 2.0
 _BINS = round((_HIGH - _LOW) / _WIDTH)
 #: of a normal distribution: deviations per median of the distances to the median
 _MAD = 1.4826
+#: labels that are sorted by class together, more where there are very many
+_SORTED = 2**17
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,13 +126,10 @@ def _standard(
 ) -> _Labels:
     """Measure scores in deviations of the labelled absent ones of their class, and find the density of these."""
     middle, spread = np.zeros(len(judged)), np.ones(len(judged))
-    order, start = by_class(classes, len(judged))
-    for c in np.flatnonzero(judged).tolist():
-        own = order[start[c] : start[c + 1]]
-        absent = x[own[~present[own]]].astype(np.float64)
-        middle[c] = np.median(absent)
-        spread[c] = _MAD * np.median(np.abs(absent - middle[c])) or absent.std() or 1.0
-    del order
+    for c, absent in _absent(x, classes, present, len(judged)):
+        if judged[c]:
+            middle[c] = np.median(absent)
+            spread[c] = _MAD * np.median(np.abs(absent - middle[c])) or absent.std() or 1.0
     labels = _Labels(x, classes, present, judged, middle, spread, np.zeros(_BINS))
     held = np.zeros(_BINS)
     for part in labels.parts():
@@ -140,6 +139,21 @@ def _standard(
     density = np.convolve(held + 0.5, kernel / kernel.sum(), "same")
     density /= density.sum() * _WIDTH
     return replace(labels, density=density)
+
+
+def _absent(
+    x: NDArray[np.floating], classes: NDArray[np.integer], present: NDArray[np.bool_], count: int
+) -> Iterator[tuple[int, Floats]]:
+    """Give each class that has absent labels, and their scores; the labels of some classes are sorted at a time."""
+    held = np.cumsum(np.bincount(classes, minlength=count))
+    room = max(_SORTED, len(x) // 64)
+    cuts = np.flatnonzero(np.diff(held // room, prepend=0, append=-1))
+    for low, high in pairwise([0, *cuts.tolist()]):
+        own = np.flatnonzero((classes >= low) & (classes < high) & ~present)
+        own = own[np.argsort(classes[own], kind="stable")]
+        names, first = np.unique(classes[own], return_index=True)
+        for c, at in zip(names.tolist(), np.split(own, first)[1:], strict=True):
+            yield c, x[at].astype(np.float64)
 
 
 def _climb(labels: _Labels) -> tuple[Floats, float]:

@@ -44,8 +44,8 @@ class Suspects:
     """Known labels that are contradicted, the surest contradiction first.
 
     Attributes:
-        image: (M,) int64 image numbers of the table.
-        cls: (M,) int64 class numbers.
+        image: (M,) int32 image numbers of the table.
+        cls: (M,) int32 class numbers.
         label: (M,) int8, the label in the table: +1 present, -1 absent.
         probability: (M,) float64, that the class is present, as judged without this label.
         checked: number of known labels that were checked.
@@ -54,8 +54,8 @@ class Suspects:
             probabilities were given. Their sum is how many of those listed are expected to be wrong.
     """
 
-    image: NDArray[np.int64]
-    cls: NDArray[np.int64]
+    image: NDArray[np.int32]
+    cls: NDArray[np.int32]
     label: NDArray[np.int8]
     probability: NDArray[np.float64]
     checked: int
@@ -104,7 +104,7 @@ def find_suspects(table: LabelTable, probabilities: NDArray[np.floating], min_kn
 
 def _ranked(
     table: LabelTable, probabilities: Callable[[slice], Floats], enough: NDArray[np.bool_]
-) -> tuple[Suspects, NDArray[np.int64]]:
+) -> tuple[Suspects, NDArray[np.integer]]:
     """Rank by probabilities; also gives where the suspects lie among the known labels.
 
     Args:
@@ -112,13 +112,14 @@ def _ranked(
         probabilities: gives those of some of the known labels, in the order of the table.
         enough: (C,) classes to check.
     """
-    checked, held, likely, wrong = 0, [np.zeros(0, np.int64)], [np.zeros(0)], []
+    checked, held, likely, wrong = 0, [np.zeros(0, np.int32)], [np.zeros(0)], []
+    short = np.int32 if table.num_known < 2**31 else np.int64
     for some in parts(table.num_known):
         looked, p = enough[table.indices[some]], probabilities(some)
         checked += int(np.count_nonzero(looked))
         wrong += [(some.start + i, p[i]) for i in np.flatnonzero(looked & ~((p >= 0) & (p <= 1)))]
         found = np.flatnonzero(looked & (np.where(table.values[some] > 0, 1 - p, p) > 0.5))
-        held.append(found + some.start)
+        held.append((found + some.start).astype(short))
         likely.append(p[found])
     image = table.images_at(slice(None))
     if wrong:
@@ -128,8 +129,8 @@ def _ranked(
     del held, likely
     order = np.argsort(-np.where(table.values[at] > 0, 1 - p, p), kind="stable")
     at, p = at[order], p[order]
-    own, cls, left_out = image[at].astype(np.int64), table.indices[at].astype(np.int64), np.flatnonzero(~enough)
-    return Suspects(own, cls, table.values[at], p, checked, tuple(left_out.tolist())), at
+    left_out = tuple(np.flatnonzero(~enough).tolist())
+    return Suspects(image[at], table.indices[at], table.values[at], p, checked, left_out), at
 
 
 def check_table(
@@ -189,11 +190,14 @@ def check_scores(
             "no label of the table was given by a person and is new to the model, so its scores prove nothing; "
             "without --scores, heads are trained that have not seen the labels"
         )
-    found = scores_of(run.model, own.images, None, scores, run.elsewhere).select(matched.of_model)
-    pairs = found.pairs(own.images_at(slice(None)), own.indices)
-    enough = np.minimum(*own.class_counts()) >= MIN_KNOWN
-    pairs[~enough[own.indices]] = np.nan
-    return Checked(_check(own, pairs), own, [], False)
+
+    def known() -> NDArray[np.float32]:  # all that is held of the scores
+        found = scores_of(run.model, own.images, None, scores, run.elsewhere).select(matched.of_model)
+        values = found.pairs(own.images_at(slice(None)), own.indices)
+        values[~(np.minimum(*own.class_counts()) >= MIN_KNOWN)[own.indices]] = np.nan
+        return values
+
+    return Checked(_check(own, known()), own, [], False)
 
 
 def check(
