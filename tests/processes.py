@@ -12,7 +12,21 @@ from pathlib import Path
 from typing import Any
 
 #: imported once, before the first process is started; each begins with them
-PRELOADED = ["torch", "torch.distributed", "partlabel.training.loop", "partlabel.metrics"]
+PRELOADED = [
+    "torch",
+    "torch.distributed",
+    "partlabel.training.loop",
+    "partlabel.metrics",
+    "partlabel.formats",
+    "partlabel.tasks.predict",
+    "partlabel.app.cli.importing",
+    "partlabel.app.cli.runs",
+    "partlabel.app.cli.steps",
+    "pytest",
+    "lxml.etree",
+    "pyarrow.csv",
+    "pyarrow.json",
+]
 
 
 def context() -> Any:
