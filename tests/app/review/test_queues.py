@@ -104,7 +104,7 @@ def test_a_second_start_computes_nothing(made, monkeypatch):
     assert second.page("questions", Filter(), False, 0, 9) == first.page("questions", Filter(), False, 0, 9)
 
 
-def wait(until, seconds=10.0):
+def wait(until, seconds=600.0):
     end = time.monotonic() + seconds
     while not until():
         assert time.monotonic() < end, "it did not happen"

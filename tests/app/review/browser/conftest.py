@@ -20,6 +20,7 @@ from PIL import Image
 from partlabel import LabelTable, train
 from partlabel.app.demo.digits import CLASSES, draw_scenes
 from tests.pictures import tiny_config
+from tests.processes import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -48,7 +49,7 @@ class Served:
     process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        port = self.address.rstrip("/").rpartition(":")[2] or "0"
+        port = self.address.rstrip("/").rpartition(":")[2] or str(free_port())
         command = [sys.executable, "-m", "partlabel", "review", str(self.run), "--images", str(self.images)]
         self.process = subprocess.Popen(
             [*command, "--labels", str(self.labels), "--port", port],

@@ -29,7 +29,9 @@ def file(page: Page) -> str:
 
 
 def asked(page: Page) -> tuple[str, str]:
-    page.wait_for_function("() => document.querySelector('#single .question bdi')?.textContent")  # of a page just loaded
+    page.wait_for_function(
+        "() => document.querySelector('#single .question bdi')?.textContent"
+    )  # of a page just loaded
     return file(page), question(page)
 
 
