@@ -140,7 +140,7 @@ def keep_scores(run: Path, table: LabelTable, scores: np.ndarray, images: Path) 
     write_array(target.with_suffix(".contents.npy"), contents)
 
 
-def wait_for(until, seconds=300.0):
+def wait_for(until, seconds=600.0):
     """Look again and again until something is so."""
     end = time.monotonic() + seconds
     while not until():
