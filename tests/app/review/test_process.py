@@ -272,10 +272,8 @@ def test_a_search_for_suspects_ends_with_the_review(started, tmp_path, number):
     program = f"import os, pathlib; pathlib.Path({str(here)!r}).write_text(str(os.getpid())); import torch; {PROGRAM}"
     look = "suspects.check_run = lambda *given: [torch.rand(2000, 2000) @ torch.rand(2000, 2000) for _ in range(10**6)]"
     program = program.replace("import torch", f"import torch, partlabel.tasks.suspects as suspects; {look}")
-    with running(started, first=f"import partlabel.app.review.suspecting as one; one.PROGRAM = {program!r}") as (
-        process,
-        address,
-    ):
+    first = f"import partlabel.app.review.suspecting as one; one.PROGRAM = {program!r}"
+    with running(started, first=first, heard=True) as (process, address):
         with client(address) as page:
             headers = {REVIEW: page.get("/api/session").headers[REVIEW]}
             assert page.get("/api/queue", params={"queue": "suspects"}, headers=headers).status_code == 200

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -88,7 +89,7 @@ class Suspecting:
             self._keys = found
             self.reason = None if found is not None else f"Suspects cannot be found: {reason or 'the list is gone'}."
 
-    def _ask(self, said: tempfile._TemporaryFileWrapper[bytes]) -> str | None:
+    def _ask(self, said: IO[bytes]) -> str | None:
         """Why there are no suspects, empty where there are; None if the other process does not tell."""
         with self._lock:
             if self._closed:
