@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import runpy
+import secrets
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,21 @@ from pathlib import Path
 from typing import Any
 
 #: imported once, before the first process is started; each begins with them
-PRELOADED = ["torch", "torch.distributed", "partlabel.training.loop", "partlabel.metrics"]
+PRELOADED = [
+    "torch",
+    "torch.distributed",
+    "partlabel.training.loop",
+    "partlabel.metrics",
+    "partlabel.formats",
+    "partlabel.tasks.predict",
+    "partlabel.app.cli.importing",
+    "partlabel.app.cli.runs",
+    "partlabel.app.cli.steps",
+    "pytest",
+    "lxml.etree",
+    "pyarrow.csv",
+    "pyarrow.json",
+]
 
 
 def context() -> Any:
@@ -24,10 +39,15 @@ def context() -> Any:
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+    """A port that nobody listens at, below those that systems give out, so that none gets it before it is used."""
+    while True:
+        port = 15_000 + secrets.randbelow(17_000)
+        with socket.socket() as free:
+            try:
+                free.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class Started:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -20,7 +21,8 @@ import pytest
 from partlabel.app.cli import main
 from partlabel.app.review import server
 from partlabel.app.review.app import REVIEW
-from tests.app.review.made import check_after_restart
+from partlabel.app.review.suspecting import PROGRAM
+from tests.app.review.made import check_after_restart, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.linux]
 
@@ -39,13 +41,13 @@ def command(made, *words):
 
 
 @contextmanager
-def running(made, *words, first="pass") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server process and its address; ``first``: what Python does before, after which its stderr is a pipe."""
+def running(made, *words, first="pass", heard=False) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server process and its address; ``first``: what Python does before; ``heard``: its stderr is a pipe."""
     script = f"import sys; {first}; from partlabel.app.cli import main; code = main(sys.argv[1:]); sys.exit(code)"
     words = (*command(made), "--port", "0", "--json", *words)
     process = subprocess.Popen(
         [sys.executable, "-c", script, *words],
-        stdout=subprocess.PIPE, stderr=None if first == "pass" else subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE if heard else None, text=True,
     )  # fmt: skip
     assert process.stdout is not None
     try:
@@ -57,7 +59,7 @@ def running(made, *words, first="pass") -> Iterator[tuple[subprocess.Popen[str],
 
 def client(address):
     base = address.split("?")[0].rstrip("/")
-    return httpx.Client(base_url=base, headers={"Origin": base}, timeout=60)
+    return httpx.Client(base_url=base, headers={"Origin": base}, timeout=600)
 
 
 def answers_of(browser, image, cls, said):
@@ -89,7 +91,7 @@ def test_a_killed_server_has_lost_no_answer_that_it_acknowledged(started):
         threads = [threading.Thread(target=work, args=(f"browser {i}", i)) for i in range(4)]
         for thread in threads:
             thread.start()
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while len(acknowledged) < 20 and time.monotonic() < end:
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)  # in the middle of the answers of four browsers
@@ -118,7 +120,7 @@ def test_a_stopped_server_leaves_all_answers_in_one_file(started, number):
     with running(started) as (process, address), client(address) as browser:
         assert browser.post("/api/answers", json={"browser": "me", **answers_of(browser, 0, 0, "yes")}).is_success
         process.send_signal(number)
-        process.wait(timeout=60)
+        process.wait(timeout=600)
     assert [path.name for path in (started.run / "review").glob("answers*")] == ["answers.sqlite"]
     with sqlite3.connect(started.run / "review" / "answers.sqlite") as connection:
         assert connection.execute("SELECT count(*) FROM answers").fetchone() == (1,)
@@ -135,13 +137,13 @@ def test_work_that_does_not_end_holds_no_server_that_was_told_to_stop(started, n
         f"server.LIMIT, server.REST = {limit}, 0.2; server._SETTINGS['timeout_graceful_shutdown'] = 0.2;"
         f"{stuck} = lambda *_: threading.Event().wait()"
     )
-    with running(started, first=first) as (process, address), client(address) as browser:
+    with running(started, first=first, heard=True) as (process, address), client(address) as browser:
         assert browser.post("/api/answers", json={"browser": "me", **answers_of(browser, 0, 0, "yes")}).is_success
         review = {REVIEW: browser.get("/api/session").json()["review"]}
         with pytest.raises(httpx.ReadTimeout):
             browser.post("/api/export", json={"format": "csv"}, headers=review, timeout=0.5)
         process.send_signal(number)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=600)[1]
     assert process.returncode == 128 + number
     assert ("every answer that the page called saved is on disk" in said) == (stuck == "desk.write_record")
     check_after_restart(started, {("000.png", "cat"): "yes"})
@@ -153,9 +155,9 @@ def test_a_thread_that_waits_for_work_holds_no_server_that_has_closed(started):
         "import threading; from partlabel.app.review import server; server.LIMIT, server.REST = 600.0, 0.2;"
         "threading.Thread(target=threading.Event().wait).start()"
     )
-    with running(started, first=first) as (process, _):
+    with running(started, first=first, heard=True) as (process, _):
         process.send_signal(signal.SIGTERM)
-        assert "ended without" not in process.communicate(timeout=60)[1]
+        assert "ended without" not in process.communicate(timeout=600)[1]
         assert process.returncode == 128 + signal.SIGTERM
 
 
@@ -172,7 +174,7 @@ def test_a_second_start_needs_no_torch_and_stops_at_ctrl_c(started):
     try:
         assert process.stdout.readline() == "[]\n"
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=60)
+        process.wait(timeout=600)
     finally:
         process.kill()
 
@@ -262,3 +264,23 @@ def test_start_addresses(host, token, address):
 
 def test_the_run_keeps_nothing_outside_its_folder(started):
     assert sorted(os.listdir(started.run)) == ["best", "labels.parquet", "review", "run.json"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_search_for_suspects_ends_with_the_review(started, tmp_path, number):
+    here = tmp_path / "process"
+    program = f"import os, pathlib; pathlib.Path({str(here)!r}).write_text(str(os.getpid())); import torch; {PROGRAM}"
+    look = "suspects.check_run = lambda *given: [torch.rand(2000, 2000) @ torch.rand(2000, 2000) for _ in range(10**6)]"
+    program = program.replace("import torch", f"import torch, partlabel.tasks.suspects as suspects; {look}")
+    first = f"import partlabel.app.review.suspecting as one; one.PROGRAM = {program!r}"
+    with running(started, first=first, heard=True) as (process, address):
+        with client(address) as page:
+            headers = {REVIEW: page.get("/api/session").headers[REVIEW]}
+            assert page.get("/api/queue", params={"queue": "suspects"}, headers=headers).status_code == 200
+            wait_for(lambda: here.exists() and here.read_text())
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
+        assert said == ""
+        state = Path(f"/proc/{here.read_text()}/stat")  # that of a process whose parent was killed may stay as a zombie
+        wait_for(lambda: not state.exists() or state.read_text(encoding="utf-8").rsplit(")")[1].split()[0] == "Z")
