@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -22,7 +23,8 @@ import pytest
 from partlabel.app.cli import main
 from partlabel.app.review import server
 from partlabel.app.review.app import REVIEW
-from tests.app.review.made import check_after_restart
+from partlabel.app.review.suspecting import PROGRAM
+from tests.app.review.made import check_after_restart, wait_for
 from tests.processes import Started
 
 pytestmark = [pytest.mark.slow, pytest.mark.linux]
@@ -266,3 +268,23 @@ def test_start_addresses(host, token, address):
 
 def test_the_run_keeps_nothing_outside_its_folder(started):
     assert sorted(os.listdir(started.run)) == ["best", "labels.parquet", "review", "run.json"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_search_for_suspects_ends_with_the_review(started, tmp_path, number):
+    here = tmp_path / "process"
+    program = f"import os, pathlib; pathlib.Path({str(here)!r}).write_text(str(os.getpid())); import torch; {PROGRAM}"
+    look = "suspects.check_run = lambda *given: [torch.rand(2000, 2000) @ torch.rand(2000, 2000) for _ in range(10**6)]"
+    program = program.replace("import torch", f"import torch, partlabel.tasks.suspects as suspects; {look}")
+    first = f"import partlabel.app.review.suspecting as one; one.PROGRAM = {program!r}"
+    with running(started, first=first) as (process, address):
+        with client(address) as page:
+            headers = {REVIEW: page.get("/api/session").headers[REVIEW]}
+            assert page.get("/api/queue", params={"queue": "suspects"}, headers=headers).status_code == 200
+            wait_for(lambda: here.exists() and here.read_text())
+        process.send_signal(number)
+        _, said = process.communicate(timeout=600)
+        assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
+        assert said == ""
+        state = Path(f"/proc/{here.read_text()}/stat")  # that of a process whose parent was killed may stay as a zombie
+        wait_for(lambda: not state.exists() or state.read_text(encoding="utf-8").rsplit(")")[1].split()[0] == "Z")
