@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import runpy
 import secrets
+import signal
 import socket
 import sys
 import time
@@ -124,6 +125,7 @@ def _call(
         os.close(target)
     os.environ.clear()
     os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run in the background
     # ended with its parent, as daemons are, and yet allowed to start loaders of its own, as daemons are not
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     function(*arguments)

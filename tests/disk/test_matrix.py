@@ -23,7 +23,17 @@ REST = [name for name in NAMES if not name.startswith(tuple(HALF))]
 
 @pytest.mark.parametrize("names", [HALF, REST], ids=["one half", "the rest"])
 def test_a_few_calls_of_each_command(names):
-    words = [sys.executable, "-m", "tests.disk.matrix", "--points", "2", "--errors", "full,killed", *names]
+    words = [
+        sys.executable,
+        "-m",
+        "tests.disk.layer",
+        "tests.disk.matrix",
+        "--points",
+        "2",
+        "--errors",
+        "full,killed",
+        *names,
+    ]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=1200)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert "tries went as they should" in done.stdout
