@@ -8,6 +8,7 @@ import runpy
 import secrets
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ PRELOADED = [
     "partlabel.metrics",
     "partlabel.formats",
     "partlabel.tasks.predict",
+    "partlabel.app.review.app",
+    "partlabel.app.review.server",
     "partlabel.app.cli.importing",
     "partlabel.app.cli.runs",
     "partlabel.app.cli.steps",
@@ -81,15 +84,31 @@ class Started:
         """The same."""
         return self._process.exitcode
 
-    def communicate(self, timeout: float | None = None) -> tuple[str, ...]:
-        """Wait for its end; give what it printed."""
+    def hear(self, words: str) -> str:
+        """Wait for a line of its output with these words in it."""
+        while True:
+            ended = self.poll() is not None
+            said = self.printed[0].read_text(encoding="utf-8") if self.printed[0].exists() else ""
+            for line in said.splitlines(keepends=True):
+                if words in line and line.endswith("\n"):
+                    return line
+            assert not ended, f"ended with {self.returncode}: {[path.read_text() for path in self.printed]}"
+            time.sleep(0.01)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for its end."""
         self._process.join(timeout)
         assert self._process.exitcode is not None, f"still at work after {timeout} s"
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, ...]:
+        """Wait for its end; give what it printed."""
+        self.wait(timeout)
         return tuple(path.read_text(encoding="utf-8") for path in self.printed)
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal."""
-        os.kill(self._process.pid, number)
+        """Send it a signal, if it still runs."""
+        if self.poll() is None:
+            os.kill(self._process.pid, number)
 
     def kill(self) -> None:
         """End it, if it still runs."""

@@ -16,6 +16,12 @@ CPU = Machine(cores=2)
 GIB = 2**30
 
 
+@pytest.fixture(autouse=True)
+def _no_hurry(monkeypatch):
+    """No machine is too slow to try everything: the clock stands still."""
+    monkeypatch.setattr(choosing, "time", SimpleNamespace(perf_counter=lambda: 0.0))
+
+
 def candidate(name, *precision):
     return Candidate(name, {"images__size": 9}, 0.1, np.array(precision))
 

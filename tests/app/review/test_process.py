@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import secrets
 import signal
 import socket
 import sqlite3
@@ -23,6 +25,7 @@ from partlabel.app.review import server
 from partlabel.app.review.app import REVIEW
 from partlabel.app.review.suspecting import PROGRAM
 from tests.app.review.made import check_after_restart, wait_for
+from tests.processes import Started
 
 pytestmark = [pytest.mark.slow, pytest.mark.linux]
 
@@ -40,18 +43,19 @@ def command(made, *words):
     return ["review", str(made.run), "--images", str(made.images), *labels, *words]
 
 
+def serve(words: list[str], first: str = "") -> None:
+    """`partlabel` with these words, after some code."""
+    exec(first, {})
+    sys.exit(main(words))
+
+
 @contextmanager
-def running(made, *words, first="pass", heard=False) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server process and its address; ``first``: what Python does before; ``heard``: its stderr is a pipe."""
-    script = f"import sys; {first}; from partlabel.app.cli import main; code = main(sys.argv[1:]); sys.exit(code)"
-    words = (*command(made), "--port", "0", "--json", *words)
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, *words],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE if heard else None, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
+def running(made, *words, first="") -> Iterator[tuple[Started, str]]:
+    """A server process and its address; ``first``: what Python does before."""
+    words = [*command(made), "--port", "0", "--json", *words]
+    process = Started(serve, (words, first), made.run.parent / f"said-{secrets.token_hex(4)}")
     try:
-        yield process, process.stdout.readline().split('"address": "')[1].split('"')[0]
+        yield process, json.loads(process.hear('"address": '))["address"]
     finally:
         process.kill()
         process.wait()
@@ -137,7 +141,7 @@ def test_work_that_does_not_end_holds_no_server_that_was_told_to_stop(started, n
         f"server.LIMIT, server.REST = {limit}, 0.2; server._SETTINGS['timeout_graceful_shutdown'] = 0.2;"
         f"{stuck} = lambda *_: threading.Event().wait()"
     )
-    with running(started, first=first, heard=True) as (process, address), client(address) as browser:
+    with running(started, first=first) as (process, address), client(address) as browser:
         assert browser.post("/api/answers", json={"browser": "me", **answers_of(browser, 0, 0, "yes")}).is_success
         review = {REVIEW: browser.get("/api/session").json()["review"]}
         with pytest.raises(httpx.ReadTimeout):
@@ -155,7 +159,7 @@ def test_a_thread_that_waits_for_work_holds_no_server_that_has_closed(started):
         "import threading; from partlabel.app.review import server; server.LIMIT, server.REST = 600.0, 0.2;"
         "threading.Thread(target=threading.Event().wait).start()"
     )
-    with running(started, first=first, heard=True) as (process, _):
+    with running(started, first=first) as (process, _):
         process.send_signal(signal.SIGTERM)
         assert "ended without" not in process.communicate(timeout=600)[1]
         assert process.returncode == 128 + signal.SIGTERM
@@ -273,13 +277,13 @@ def test_a_search_for_suspects_ends_with_the_review(started, tmp_path, number):
     look = "suspects.check_run = lambda *given: [torch.rand(2000, 2000) @ torch.rand(2000, 2000) for _ in range(10**6)]"
     program = program.replace("import torch", f"import torch, partlabel.tasks.suspects as suspects; {look}")
     first = f"import partlabel.app.review.suspecting as one; one.PROGRAM = {program!r}"
-    with running(started, first=first, heard=True) as (process, address):
+    with running(started, first=first) as (process, address):
         with client(address) as page:
             headers = {REVIEW: page.get("/api/session").headers[REVIEW]}
             assert page.get("/api/queue", params={"queue": "suspects"}, headers=headers).status_code == 200
             wait_for(lambda: here.exists() and here.read_text())
         process.send_signal(number)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
         assert said == ""
         state = Path(f"/proc/{here.read_text()}/stat")  # that of a process whose parent was killed may stay as a zombie
