@@ -6,8 +6,10 @@ import platform
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from partlabel import Config, LabelTable, Run, simulate, train
 from partlabel.app.cli import main
 from partlabel.core import compute
 from partlabel.core.compute import cores, loader_workers, memory, processes
-from partlabel.training import meeting
+from partlabel.training import loop, meeting
 from tests.pictures import make_pictures, tiny_config
 from tests.processes import Started, free_port
 from tests.training.nodes import start
@@ -134,6 +136,41 @@ def test_a_mistake_before_the_training_is_said_once(folder, changed, sentence):
     codes, said = ended(started)
     assert codes == [2, 2], said
     assert said == [sentence.replace("NODE", platform.node()), ""]
+
+
+def with_a_fault(place, rank, port):
+    """Train, where a fault of partlabel ends the second process before the training."""
+
+    def fail(*given):
+        raise KeyError("odd")
+
+    if rank:
+        loop.chosen = fail
+    of_command_line(["train", "labels.parquet", "--images", "pictures", "-o", "run"], place, rank, port)
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_a_process_that_a_fault_ended(folder):
+    port, began = free_port(), time.monotonic()
+    started = [Started(with_a_fault, (folder, rank, port), folder / f"node{rank}") for rank in range(2)]
+    codes, said = ended(started)
+    assert codes == [2, 2], said
+    assert time.monotonic() - began < 300, "the first process waits 10 minutes for one that does not come"
+    begin = (
+        f"partlabel: process 1 on {platform.node()}: a fault of partlabel ended this (KeyError); what happened is in "
+    )
+    assert said[0].startswith(begin)
+    assert "KeyError: 'odd'" in Path(said[0].removeprefix(begin).strip()).read_text(encoding="utf-8")
+    assert said[1] == ""
+
+
+@pytest.mark.slow
+def test_what_torchrun_starts_says_a_mistake_once(folder):
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3", "-m", "partlabel"]
+    words = ["predict", "gone", "pictures", "-o", "scores"]
+    ended = subprocess.run([sys.executable, *torchrun, *words], cwd=folder, capture_output=True, text=True)
+    assert ended.returncode
+    assert ended.stderr.count("partlabel: ") == 1, ended.stderr
 
 
 @pytest.mark.slow
