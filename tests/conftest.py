@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, BrowserContext
 
 # The tensors of the tests are tiny: threads bring nothing, and on a busy machine they wait for each other for minutes.
 # Set before anything imports torch, and inherited by the processes that tests start.
@@ -25,6 +25,8 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 DEMANDED = "PARTLABEL_DEMAND_SHARED"
 #: The same for the browser of the tests marked ``browser``.
 BROWSER_DEMANDED = "PARTLABEL_DEMAND_BROWSER"
+#: Milliseconds that a browser, or a page in it, may take on a busy machine.
+PATIENCE = 300_000
 #: No sandbox, as root runs the tests in containers; no traffic of the browser's own.
 CHROMIUM_FLAGS = [
     "--no-sandbox",
@@ -83,8 +85,16 @@ def chromium() -> Iterator[Browser]:
     """A headless Chromium; a test that asks for it is marked ``browser`` and opens a context of its own."""
     from playwright.sync_api import sync_playwright
 
-    options: dict[str, Any] = {"executable_path": _chromium(), "args": CHROMIUM_FLAGS}
+    options: dict[str, Any] = {"executable_path": _chromium(), "args": CHROMIUM_FLAGS, "timeout": PATIENCE}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(**options)
+        impatient = browser.new_context
+
+        def patient(**given: Any) -> BrowserContext:
+            context = impatient(**given)
+            context.set_default_timeout(PATIENCE)
+            return context
+
+        browser.new_context = patient  # type: ignore[method-assign]
         yield browser
         browser.close()

@@ -5,14 +5,33 @@ from __future__ import annotations
 import multiprocessing
 import os
 import runpy
+import secrets
+import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 #: imported once, before the first process is started; each begins with them
-PRELOADED = ["torch", "torch.distributed", "partlabel.training.loop", "partlabel.metrics"]
+PRELOADED = [
+    "torch",
+    "torch.distributed",
+    "partlabel.training.loop",
+    "partlabel.metrics",
+    "partlabel.formats",
+    "partlabel.tasks.predict",
+    "partlabel.app.review.app",
+    "partlabel.app.review.server",
+    "partlabel.app.cli.importing",
+    "partlabel.app.cli.runs",
+    "partlabel.app.cli.steps",
+    "pytest",
+    "lxml.etree",
+    "pyarrow.csv",
+    "pyarrow.json",
+]
 
 
 def context() -> Any:
@@ -24,10 +43,15 @@ def context() -> Any:
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+    """A port that nobody listens at, below those that systems give out, so that none gets it before it is used."""
+    while True:
+        port = 15_000 + secrets.randbelow(17_000)
+        with socket.socket() as free:
+            try:
+                free.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class Started:
@@ -61,15 +85,31 @@ class Started:
         """The same."""
         return self._process.exitcode
 
-    def communicate(self, timeout: float | None = None) -> tuple[str, ...]:
-        """Wait for its end; give what it printed."""
+    def hear(self, words: str) -> str:
+        """Wait for a line of its output with these words in it."""
+        while True:
+            ended = self.poll() is not None
+            said = self.printed[0].read_text(encoding="utf-8") if self.printed[0].exists() else ""
+            for line in said.splitlines(keepends=True):
+                if words in line and line.endswith("\n"):
+                    return line
+            assert not ended, f"ended with {self.returncode}: {[path.read_text() for path in self.printed]}"
+            time.sleep(0.01)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for its end."""
         self._process.join(timeout)
         assert self._process.exitcode is not None, f"still at work after {timeout} s"
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, ...]:
+        """Wait for its end; give what it printed."""
+        self.wait(timeout)
         return tuple(path.read_text(encoding="utf-8") for path in self.printed)
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal."""
-        os.kill(self._process.pid, number)
+        """Send it a signal, if it still runs."""
+        if self.poll() is None:
+            os.kill(self._process.pid, number)
 
     def kill(self) -> None:
         """End it, if it still runs."""
@@ -85,6 +125,7 @@ def _call(
         os.close(target)
     os.environ.clear()
     os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run in the background
     # ended with its parent, as daemons are, and yet allowed to start loaders of its own, as daemons are not
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     function(*arguments)

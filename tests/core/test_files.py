@@ -29,6 +29,7 @@ from partlabel.core.files import (
     write_json,
     write_text,
 )
+from tests.processes import context
 
 
 def names(folder: Path) -> list[str]:
@@ -63,7 +64,7 @@ def test_a_killed_writer_leaves_the_old_file_and_the_next_write_removes_its_rest
     script = (
         "import sys, time; from partlabel.core.files import replacing\n"
         "with replacing(sys.argv[1]) as temporary:\n"
-        "    temporary.write_text('half'); print('go', flush=True); time.sleep(60)"
+        "    temporary.write_text('half'); print('go', flush=True); time.sleep(600)"
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(target)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -136,15 +137,12 @@ WRITERS = {
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_file_that_the_system_limits_is_one_sentence_and_the_old_file_stays(tmp_path, kind):
     """In a process of its own, whose files may not grow beyond 100 kB."""
-    import multiprocessing
-
     target = tmp_path / "file"
     target.write_text("old")
-    context = multiprocessing.get_context("fork")
-    said = context.Queue()
-    process = context.Process(target=_limited, args=(target, kind, said))
+    said = context().Queue()
+    process = context().Process(target=_limited, args=(target, kind, said))
     process.start()
-    text = said.get(timeout=60)
+    text = said.get(timeout=600)
     process.join()
     assert text.startswith(f"{target}: cannot be written ("), text
     assert target.read_text() == "old"
@@ -195,7 +193,7 @@ def test_a_folder_of_a_killed_process_is_gone_at_the_next_one(tmp_path, monkeypa
     script = (
         "import time; from partlabel.core.files import temporary_folder\n"
         "with temporary_folder() as folder:\n"
-        "    (folder / 'half').write_text('x'); print('go', flush=True); time.sleep(60)"
+        "    (folder / 'half').write_text('x'); print('go', flush=True); time.sleep(600)"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,28 +33,53 @@ def test_that_of_a_process_that_is_gone_is_free_at_once(tmp_path):
         assert mine
 
 
+@pytest.mark.linux
+def test_one_of_many_takes_over_what_a_dead_process_held(tmp_path):
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    dead = json.dumps({"machine": machine(), "process": int(gone.stdout)})
+    count, rounds = 6, 60
+    begin, tried = threading.Barrier(count), threading.Barrier(count)
+    takers = [[] for _ in range(rounds)]
+
+    def work(number):
+        leases = Leases(tmp_path)
+        for each in range(rounds):
+            if number == 0:
+                (tmp_path / str(each)).write_text(dead)
+            begin.wait()
+            with leases.holding(str(each)) as mine:
+                if mine:
+                    takers[each].append(number)
+                tried.wait()  # nobody ends it before all have tried
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [len(each) for each in takers] == [1] * rounds
+
+
 @pytest.mark.parametrize(
     "about", [{"machine": "00000000", "process": 1}, {"machine": machine(), "process": os.getpid()}, {}]
 )
 def test_without_a_sign_it_is_free_after_a_while(tmp_path, monkeypatch, about):
-    monkeypatch.setattr(lease, "SILENCE", 0.2)
+    clock = [0.0]
+    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     (tmp_path / "a").write_text(json.dumps(about))
     leases = Leases(tmp_path)
-    with leases.holding("a") as mine:
-        assert not mine
-    time.sleep(0.1)
-    os.utime(tmp_path / "a")  # a sign of life
-    for _ in range(2):
+    for now, sign, free in [(0, 1, False), (59, 1, False), (59, 2, False), (119, 2, False), (120, 2, True)]:
+        clock[0] = now
+        os.utime(tmp_path / "a", (sign, sign))
         with leases.holding("a") as mine:
-            assert not mine
-    time.sleep(0.3)
-    with leases.holding("a") as mine:
-        assert mine
+            assert mine == free, now
 
 
 def test_the_holder_gives_signs(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "SIGN", 0.05)
     with Leases(tmp_path).holding("a"):
         os.utime(tmp_path / "a", (0, 0))
-        time.sleep(0.3)
-        assert (tmp_path / "a").stat().st_mtime > 0
+        end = time.monotonic() + 300
+        while (tmp_path / "a").stat().st_mtime == 0:
+            assert time.monotonic() < end
+            time.sleep(0.01)

@@ -51,7 +51,7 @@ def test_processes_that_start_at_once_never_write_together(tmp_path, count):
     for worker in workers:
         worker.stdin.write("\n")
         worker.stdin.flush()
-    found = [tuple(map(int, worker.communicate(timeout=60)[0].split())) for worker in workers]
+    found = [tuple(map(int, worker.communicate(timeout=600)[0].split())) for worker in workers]
     assert sum(held for held, _ in found) > 0
     assert sum(mixed for _, mixed in found) == 0
     assert not folder.exists()  # made by the lock and left empty
@@ -61,7 +61,7 @@ def test_processes_that_start_at_once_never_write_together(tmp_path, count):
 def test_the_second_is_told_who_holds_it_and_a_killed_one_holds_nothing(tmp_path):
     script = (
         "import sys, time; from partlabel.core.lock import holding\n"
-        "with holding(sys.argv[1], 'partlabel train'):\n    print('held', flush=True); time.sleep(60)"
+        "with holding(sys.argv[1], 'partlabel train'):\n    print('held', flush=True); time.sleep(600)"
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -26,7 +26,7 @@ import numpy as np
 
 from tests.disk import layer
 from tests.disk.commands import COMMANDS, run_command
-from tests.disk.matrix import NOISE, Bench, Good, compare, fork
+from tests.disk.matrix import NOISE, Bench, Good, compare, fork, left_behind
 
 #: what those are told that did not do the work
 TOLD = ("is in use by", "holds a run already")
@@ -92,7 +92,7 @@ def judge(ends: list[tuple[int | None, str]], alone: int, good: dict[str, str], 
         wrong.append("none of them did it")
     if 0 in codes:
         wrong += compare(good, after)
-        wrong += [f"{name} is left behind" for name in after if Path(name).name.startswith(".")]
+        wrong += left_behind(after)
     return wrong
 
 

@@ -46,6 +46,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export onnx int8": ("export", RUN, *IMAGES, "--int8", "-o", "{out}/m.onnx"),
     "export pt2": ("export", RUN, *IMAGES, "-o", "{out}/m.pt2"),
     "review": ("review", "{place}"),
+    "predict xlsx": ("predict", RUN, "{place}/photos", "-o", "{out}/p.xlsx"),
+    "predict html": ("predict", RUN, "{place}/photos", "-o", "{out}/p.html"),
+    "predict shards": ("predict", RUN, "{place}/photos", "-o", "{out}/shards"),
+    "write formats": ("write", TABLE, "{out}"),
 }
 
 
@@ -127,6 +131,8 @@ def run_command(name: str, place: Path, out: Path, again: bool = False) -> int:
     """Run a command in this process; its exit code. ``again``: it was tried before, so a training goes on."""
     if name == "review":
         return _main(lambda: review(place))
+    if name == "write formats":
+        return _main(lambda: write_formats(place / "labels.parquet", out))
     more = ["--resume"] if again and name.startswith("train") else []
     return main([*words_of(name, place, out), *more])
 
@@ -140,6 +146,16 @@ def _main(function: Callable[[], None]) -> int:
         print(f"partlabel: {error}")
         return 2
     return 0
+
+
+def write_formats(table: Path, out: Path) -> None:
+    """Every format that a table can be written in."""
+    from partlabel import formats
+
+    labels = LabelTable.read_parquet(table)
+    for name, entry in formats.FORMATS.items():
+        if entry.write is not None:
+            formats.write(name, labels, out / name)
 
 
 def review(place: Path) -> None:

@@ -1,4 +1,7 @@
-"""A disk that refuses, for the processes that are started under it: see refuse.c."""
+"""A disk that refuses, for the processes that are started under it: see refuse.c.
+
+python -m tests.disk.layer MODULE ...   starts a module under it, without importing it twice
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("refuse.c")
@@ -34,14 +38,16 @@ def library(folder: Path) -> Path:
     return built
 
 
-def under(module: str) -> None:
-    """Start this process anew, as ``python -m module`` with the same arguments, with the library preloaded."""
+def under(module: str, words: Sequence[str] | None = None) -> None:
+    """Start this process anew, as ``python -m module`` with these or the same words, with the library preloaded."""
     if "refuse.so" in os.environ.get("LD_PRELOAD", ""):
         return
     folder = Path(tempfile.mkdtemp(prefix="refuse-"))
     os.environ["LD_PRELOAD"] = str(library(folder))
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    code = subprocess.run([sys.executable, "-m", module, *sys.argv[1:]], check=False).returncode
+    code = subprocess.run(
+        [sys.executable, "-m", module, *(sys.argv[1:] if words is None else words)], check=False
+    ).returncode
     shutil.rmtree(folder)
     sys.exit(code)
 
@@ -65,3 +71,7 @@ class Disk:
         self._library.refuse_disarm()
         found = (self._library.refuse_listed(i) for i in range(self._library.refuse_calls()))
         return [os.fsdecode(text) for text in found]
+
+
+if __name__ == "__main__":
+    under(sys.argv[1], sys.argv[2:])

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tests.disk import layer
 from tests.disk.commands import COMMANDS, run_command
-from tests.disk.matrix import Bench, Cell, Good, compare, fork, judge
+from tests.disk.matrix import Bench, Cell, Good, compare, fork, judge, left_behind
 
 #: bytes of the file system
 SIZE = 256 << 20
@@ -97,7 +97,7 @@ def try_limit(bench: LimitedBench, good: Good, command: str, kind: str, share: f
         cell.wrong.append(f"once more: ended with {again}: {said[-300:]}")
     else:
         cell.wrong += [f"once more: {what}" for what in compare(good.after, end)]
-    cell.wrong += [f"once more: {name} is left behind" for name in end if Path(name).name.startswith(".")]
+    cell.wrong += [f"once more: {what}" for what in left_behind(end)]
     return cell
 
 

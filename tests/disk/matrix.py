@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ PRELOADED = (
     "partlabel.tasks.question_files",
     "partlabel.tasks.suspects",
     "matplotlib.pyplot",
+    "xlsxwriter",
     "onnx",
     "onnxruntime",
     "onnxscript",
@@ -61,7 +63,7 @@ NOISE = re.compile(
 )
 #: files of which two good runs differ: times, a random name
 VARYING = re.compile(
-    r"epoch-\d+\.pt|.*\.sqlite.*|.*\.import\.(json|txt)|report\.(html|json)|.*\.onnx|.*\.pt2|"
+    r"epoch-\d+\.pt|.*\.sqlite.*|.*\.import\.(json|txt)|report\.(html|json)|.*\.onnx|.*\.pt2|.*\.xlsx|"
     r"labels-\d.*|record\.csv|contents-.*\.npy|.*\.report\.(json|txt)|.*\.lock"
 )
 
@@ -142,11 +144,14 @@ class Bench:
         os._exit(code)
 
     def state(self) -> dict[str, str]:
-        """Every file with a hash of what it holds; the cache is nobody's result."""
+        """Every file with a hash of what it holds, and all else among the temporary ones; not the cache."""
         found = {}
         for path in sorted(self.disk.rglob("*")):
-            if path.is_file() and not path.is_relative_to(self.disk / "cache"):
-                found[str(path.relative_to(self.disk))] = hashlib.sha256(_lasting(path)).hexdigest()
+            name = str(path.relative_to(self.disk))
+            if path.is_file() and not name.startswith("cache/"):
+                found[name] = hashlib.sha256(_lasting(path)).hexdigest()
+            elif name.startswith("tmp/"):
+                found[name] = "a folder or a socket"
         return found
 
 
@@ -169,6 +174,12 @@ def unsaid(code: Any, said: str) -> list[str]:
     return wrong
 
 
+def left_behind(names: Iterable[str]) -> list[str]:
+    """What ought to be gone after a command: temporary files beside others, and whatever lies among the system's."""
+    found = [name for name in names if Path(name).name.startswith(".") or name.startswith("tmp/")]
+    return [f"{name} is left behind" for name in found]
+
+
 def judge(cell: Cell, before: dict[str, str], good: dict[str, str], after: dict[str, str]) -> None:
     """Note what is wrong after a fault: in what was said, and in what is left."""
     cell.wrong += unsaid(cell.code, cell.said)
@@ -177,17 +188,9 @@ def judge(cell: Cell, before: dict[str, str], good: dict[str, str], after: dict[
             cell.wrong.append(f"{name} is gone")
         elif name in after and after[name] not in (content, good.get(name)) and not VARYING.fullmatch(Path(name).name):
             cell.wrong.append(f"{name} is neither old nor new")
-    for name in after:
-        # a disk that refuses to remove files leaves them, and that of a lock that nobody holds does no harm
-        of_lock = name.endswith((".lock", ".lock.json"))
-        refuses = cell.call.startswith("unlink")
-        if (
-            Path(name).name.startswith(".")
-            and not of_lock
-            and not refuses
-            and cell.error not in ("read-only", "not allowed")
-        ):
-            cell.wrong.append(f"{name} is left behind")
+    # a disk that refuses to remove files leaves them, and that of a lock that nobody holds does no harm
+    if not cell.call.startswith(("unlink", "rmdir")) and cell.error not in ("read-only", "not allowed"):
+        cell.wrong += left_behind(name for name in after if not name.endswith((".lock", ".lock.json")))
 
 
 def compare(good: dict[str, str], after: dict[str, str]) -> list[str]:
@@ -234,7 +237,7 @@ PARTS = ("first", "kinds", "ends", "all")
 def kind_of(call: str) -> str:
     """What a call does to which file, whatever numbers and chance are in its name."""
     call = re.sub(r"[0-9a-f]{6,}|\d+", "#", call)
-    return re.sub(r"(partlabel-#-#-|pymp-|quant\.|listener-|\.tmp)[-#\w]+", r"\1", call)
+    return re.sub(r"(partlabel-#-#-|pymp-|quant\.|listener-|\.tmp|/tmp(?=[#\w]))[-#\w]+", r"\1", call)
 
 
 def chosen_calls(goods: dict[str, Good], part: str) -> dict[str, set[int]]:
@@ -284,7 +287,7 @@ def try_cell(bench: Bench, good: Good, command: str, error: str, at: int) -> Cel
         return cell
     end = bench.state()
     cell.wrong += [f"once more: {what}" for what in compare(good.after, end)]
-    cell.wrong += [f"once more: {name} is left behind" for name in end if Path(name).name.startswith(".")]
+    cell.wrong += [f"once more: {what}" for what in left_behind(end)]
     return cell
 
 

@@ -1,4 +1,7 @@
-"""Every command but exports on a disk that is full from some call on; tests/disk/matrix.py tries every call."""
+"""Every command but exports on a disk that is full from some call on; tests/disk/matrix.py tries every call.
+
+What libraries write for exports, at every call: tests/disk/writers.py.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,26 @@ REST = [name for name in NAMES if not name.startswith(tuple(HALF))]
 
 @pytest.mark.parametrize("names", [HALF, REST], ids=["one half", "the rest"])
 def test_a_few_calls_of_each_command(names):
-    words = [sys.executable, "-m", "tests.disk.matrix", "--points", "2", "--errors", "full,killed", *names]
+    words = [
+        sys.executable,
+        "-m",
+        "tests.disk.layer",
+        "tests.disk.matrix",
+        "--points",
+        "2",
+        "--errors",
+        "full,killed",
+        *names,
+    ]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=1200)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert "tries went as they should" in done.stdout
+
+
+def test_every_call_of_what_libraries_write():
+    words = [sys.executable, "-m", "tests.disk.writers"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=1200)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert not done.stderr
+    assert "EP Error" not in done.stdout
+    assert "int8         52 tries, 0 wrong" in done.stdout

@@ -30,6 +30,7 @@ def paths(tmp_path):
 
 
 def test_only_changed_files_are_read_again(paths, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "TICK", -(10**18))  # what is written now counts as settled
     store, read = tmp_path / "store.npy", []
     original = module.read_hash
     monkeypatch.setattr(module, "read_hash", lambda path: (read.append(path), original(path))[1])
@@ -63,6 +64,25 @@ def test_random_exchanges_are_noticed_with_equal_name_length_and_time(paths, tmp
             pass
         os.utime(one, ns=(times.st_atime_ns, times.st_mtime_ns))
         assert known(paths, store) == hashes(paths), turn
+
+
+def test_a_change_within_the_same_tick_of_the_clock_is_noticed(paths, tmp_path, monkeypatch):
+    """Written over right after it was read, on a file system whose clock ticks 25 times a second."""
+    original, tick = module.facts_of, 40_000_000
+
+    def coarse(found):
+        size, content, change, number = original(found)
+        return size, content // tick * tick, change // tick * tick, number
+
+    monkeypatch.setattr(module, "facts_of", coarse)
+    for turn in range(20):
+        store = tmp_path / f"{turn}.npy"
+        paths[0].write_bytes(bytes([turn % 256]) * 1000)
+        before = os.stat(paths[0])
+        known(paths[:1], store)
+        paths[0].write_bytes(bytes([(turn + 1) % 256]) * 1000)
+        os.utime(paths[0], ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert known(paths[:1], store) == hashes(paths[:1]), turn
 
 
 @pytest.mark.parametrize("data", [b"", b"nothing", b"\x93NUMPY\x01\x00"])

@@ -290,7 +290,7 @@ def test_a_folder_of_temporary_files_that_refuses_is_said_and_not_waited_for(tmp
     )
     Image.new("RGB", (40, 40)).save(tmp_path / "a.png")
     words = [sys.executable, "-c", script, str(tmp_path), found_by]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
     assert "0 workers" in done.stdout, done.stderr
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == ""
@@ -316,5 +316,5 @@ def test_what_a_loader_cannot_remove_at_its_end_is_no_traceback(tmp_path):
     )
     Image.new("RGB", (40, 40)).save(tmp_path / "a.png")
     words = [sys.executable, str(script), str(tmp_path / "a.png")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
     assert (done.stdout, done.stderr) == ("2\n", "")

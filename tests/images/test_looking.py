@@ -16,6 +16,7 @@ from PIL.PngImagePlugin import PngImageFile
 
 from partlabel.core.errors import UserError
 from partlabel.images import check, looking
+from partlabel.images import contents as module
 from partlabel.images.checking import conclude
 from partlabel.images.looking import BAD, Looked, contents, look, record_folder
 from tests.images.make import CASES
@@ -27,7 +28,7 @@ from tests.pictures import make_pictures
 def paths(tmp_path, monkeypatch) -> list[Path]:
     """All images of the cases, good and bad, in two folders; what is written now counts as settled."""
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(looking, "_TICK", -(10**18))
+    monkeypatch.setattr(module, "TICK", -(10**18))
     found = []
     for i, path in enumerate(sorted(CASES.glob("IMG-*/images/*"))):
         (tmp_path / f"part{i % 2}").mkdir(exist_ok=True)
@@ -78,7 +79,7 @@ def test_same_name_length_and_time_but_another_content(paths):
 
 def test_a_file_that_was_changed_a_moment_ago_is_not_remembered(paths, tmp_path, monkeypatch):
     """Another change within the same tick of the clock would leave its facts as they are."""
-    monkeypatch.setattr(looking, "_TICK", 10**12)
+    monkeypatch.setattr(module, "TICK", 10**12)
     seen(paths)
     with opened(tmp_path / "part0", tmp_path / "part1") as files:
         seen(paths)
@@ -144,7 +145,7 @@ def test_many_files_of_records_become_one(paths, tmp_path):
 def test_processes_that_look_at_the_same_time(tmp_path, monkeypatch):
     """Threads stand for processes: all they share is the folder."""
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(looking, "_TICK", -(10**18))
+    monkeypatch.setattr(module, "TICK", -(10**18))
     monkeypatch.setattr(looking, "_MANY", 2)
     make_pictures(tmp_path / "pictures", 40)
     paths = sorted((tmp_path / "pictures").iterdir())

@@ -14,4 +14,3 @@ def test_damaged_files_are_refused_or_read_as_they_were(kind):
     found = fuzz(kind, 400, seed=1)
     assert found.wrong == []
     assert found.ends["refused"] > 100
-    assert found.slowest < 10

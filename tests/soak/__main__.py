@@ -31,12 +31,14 @@ TRIES_IN_A_WORLD = 25
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--tries", type=int, help="stop after so many, however long they take")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", type=Path, help="one line of JSON for each try")
     parser.add_argument("--commands", default="", help="beginnings of names of commands, with commas")
     given = parser.parse_args()
     layer.under("tests.soak")
-    rng, end = np.random.default_rng(given.seed), time.monotonic() + 60 * given.minutes
+    end = float("inf") if given.tries else time.monotonic() + 60 * given.minutes
+    rng, tries = np.random.default_rng(given.seed), given.tries or sys.maxsize
     folder = tempfile.gettempdir()
     only = tuple(given.commands.split(","))
     commands = [name for name in COMMANDS if name.startswith(only) and name not in ("review", "evaluate")]
@@ -44,13 +46,13 @@ def main() -> None:
     faults: Counter[str] = Counter()
     wrong: list[str] = []
     worlds = 0
-    while time.monotonic() < end:
+    while time.monotonic() < end and sum(counts.values()) < tries:
         worlds += 1
         seed = int(rng.integers(2**31))
         with tempfile.TemporaryDirectory(prefix="soak-", dir=folder) as base:
             bench = Bench(Path(base).resolve(), World(seed))
             for _ in range(TRIES_IN_A_WORLD):
-                if time.monotonic() > end:
+                if time.monotonic() > end or sum(counts.values()) >= tries:
                     break
                 kind = str(rng.choice(list(TRIES), p=[weight for _, weight in TRIES.values()]))
                 tried = Try(bench, np.random.default_rng(rng.integers(2**63)), commands)

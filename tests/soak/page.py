@@ -24,7 +24,7 @@ from tests.disk import layer
 from tests.disk.matrix import NOISE, Bench, fork
 
 #: seconds that a server may take to start, on a machine that does much else
-PATIENCE = 120
+PATIENCE = 600
 
 
 class Server:
@@ -87,7 +87,7 @@ class Person(threading.Thread):
 
     def run(self) -> None:
         """Answer until the server is gone."""
-        with httpx.Client(base_url=self._address, headers={"Origin": self._address}, timeout=60) as browser:
+        with httpx.Client(base_url=self._address, headers={"Origin": self._address}, timeout=PATIENCE) as browser:
             try:
                 self._work(browser)
             except httpx.TransportError:
@@ -185,7 +185,7 @@ def _check(bench: Bench, persons: list[Person], wrong: list[str]) -> None:
         wrong.append(f"the server does not start again: {server.said.read_text(errors='replace')[-400:]!r}")
         server.stop(signal.SIGKILL)
         return
-    with httpx.Client(base_url=address, headers={"Origin": address}, timeout=60) as browser:
+    with httpx.Client(base_url=address, headers={"Origin": address}, timeout=PATIENCE) as browser:
         browser.headers[REVIEW] = browser.get("/api/session").json()["review"]
         exported = browser.post("/api/export", json={"format": "parquet"}).json()
     if (code := server.stop(signal.SIGTERM)) not in (0, 143, -signal.SIGTERM):

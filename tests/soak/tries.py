@@ -15,7 +15,7 @@ from partlabel.core.errors import UserError
 from tests.disk import at_once as together
 from tests.disk import layer
 from tests.disk.commands import words_of
-from tests.disk.matrix import Bench, Cell, compare, judge
+from tests.disk.matrix import Bench, Cell, compare, judge, left_behind
 from tests.soak.damage import FILES
 from tests.soak.page import people
 
@@ -86,12 +86,13 @@ def faulty(tried: Try) -> None:
         stop = float(rng.uniform(0, 1.2 * seconds)) if "time" in fault else None
         tried.about += f", {fault} at {at if stop is None else f'{stop:.2f} s'}"
         cell = Cell(command, fault, at, "")
+        earlier = {name for name in bench.state() if name.startswith("tmp/")}  # of a kill, until somebody needs such
         number_of_signal = signal.SIGKILL if fault.startswith("killed") else signal.SIGTERM
         options = {"again": number > 0, "stop": stop, "by": number_of_signal}
         cell.code, cell.said, made = bench.run(command, mode, at, error, **options)
         cell.call = made[at] if at < len(made) else ""
         if not fault.startswith(("killed", "stopped")):
-            judge(cell, before, good, bench.state())
+            judge(cell, before, good, {name: what for name, what in bench.state().items() if name not in earlier})
         elif cell.code not in (0, 2, 130, 143, -signal.SIGKILL, -signal.SIGTERM):
             tried.wrong.append(f"ended with {cell.code}: {cell.said[-300:]}")
         tried.wrong += [f"{what}: {cell.said[-300:]!r}" for what in cell.wrong]
@@ -101,7 +102,7 @@ def faulty(tried: Try) -> None:
         return
     end = bench.state()
     tried.wrong += compare(good, end)
-    tried.wrong += [f"{name} is left behind" for name in end if Path(name).name.startswith(".")]
+    tried.wrong += left_behind(end)
 
 
 def at_once(tried: Try) -> None:

@@ -23,6 +23,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from tests.disk.matrix import PRELOADED, kind_of, unsaid
 from tests.strangers.damage import spoil
 
 #: seconds of processor time, seconds in all, and bytes that a command may take beyond what it begins with
-PATIENCE, IN_ALL, MEMORY = 10, 120, 3 * 2**30
+PATIENCE, IN_ALL, MEMORY = 10, 60, 3 * 2**30
 #: which commands read a file, by the beginning of its name; the first that fits
 _SCORE = ("predict csv", "evaluate", "relabel", "complete", "suspects", "next", "review", "go on", "export pt2")
 _TELL = ("report", "show", "thresholds", "resume", "complete", "suspects", "next", "review")
@@ -89,6 +90,7 @@ class Strangers:
         self.trap = base / "trap"
         self.trap.mkdir()
         (self.trap / "secret").write_text("secret")
+        self.lies_outside = self.outside()
         self.files = sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.is_file())
         left_out = (".lock", ".lock.json", ".md", "record.csv", "-coco.json")
         self.files = [name for name in self.files if not name.endswith(left_out)]
@@ -98,14 +100,34 @@ class Strangers:
             cached = name.startswith("review/cache/")
             self.kinds.setdefault("review/cache/" if cached else kind_of(name), []).append(name)
 
-    def tried(self, seed: int) -> Tried:
-        """Change one file by a seed and start a command."""
-        rng = np.random.default_rng(seed)
+    def fresh(self) -> Path:
+        """Lay everything out as it was; the folder for outputs."""
         shutil.rmtree(self.place.parent, ignore_errors=True)
         shutil.copytree(self.made, self.place, ignore=shutil.ignore_patterns("photos"))
         shutil.copytree(self.made / "photos", self.place / "photos", copy_function=os.link)
         out = self.place.parent / "out"
         out.mkdir()
+        return out
+
+    def keep_scores(self) -> None:
+        """Add a folder of scores, and a cache of its own that is laid out anew each time, to what there is."""
+        os.environ["PARTLABEL_CACHE"] = str(self.made / "cache")
+        words = [
+            "predict",
+            str(self.made / "run"),
+            str(self.made / "photos"),
+            "-o",
+            str(self.made / "scores"),
+            "--dense",
+        ]
+        _in_process(_main_of, words)
+        _in_process(run_command, "complete", self.made, self.base)
+        os.environ["PARTLABEL_CACHE"] = str(self.place / "cache")
+
+    def tried(self, seed: int) -> Tried:
+        """Change one file by a seed and start a command."""
+        rng = np.random.default_rng(seed)
+        out = self.fresh()
         name = str(rng.choice(self.kinds[str(rng.choice(list(self.kinds)))]))
         command = str(rng.choice(next(names for start, names in READERS.items() if name.startswith(start))))
         found = Tried(seed, name, "", command)
@@ -182,8 +204,13 @@ class Strangers:
         found.wrong += unsaid(found.code, found.said)
         if max(map(len, found.said.splitlines()), default=0) > 3000:
             found.wrong.append("said a line of more than 3,000 characters")
-        if len(list(self.trap.iterdir())) != 1 or (self.trap / "secret").read_text() != "secret":
-            found.wrong.append("something was written outside")
+        if self.outside() != self.lies_outside:
+            found.wrong.append(f"outside is not as it was: {sorted(set(self.outside()) ^ set(self.lies_outside))[:4]}")
+
+    def outside(self) -> list[tuple[str, str]]:
+        """What lies in the trap: each name with what it holds."""
+        paths = sorted(self.trap.rglob("*"))
+        return [(str(p.relative_to(self.trap)), p.read_bytes().hex() if p.is_file() else "no file") for p in paths]
 
 
 def _in_process(function: Callable[..., Any], *given: Any) -> None:
@@ -198,11 +225,19 @@ def _start(command: str, place: Path, out: Path) -> int:
     from partlabel.app.cli import main
 
     table, images = str(place / "labels.parquet"), str(place / "photos")
+    if command.endswith(" by scores"):
+        first = command.split()[0]
+        output = [] if first == "evaluate" else ["-o", str(out / "q.csv")]
+        more = [*output, "--budget", "10"] if first == "next" else output
+        return main([first, str(place / "run"), table, "--images", images, "--scores", str(place / "scores"), *more])
+    if command == "inspect images":
+        return main(["inspect", table, "--images", images, "--html", str(out / "i.html")])
     if command == "show":
         return _main(lambda: _show(place / "run"))
     if command in ("resume", "go on"):
         if command == "resume":
-            (place / "run" / "summary.json").unlink(missing_ok=True)  # as if it had been stopped at the end
+            with suppress(OSError):
+                (place / "run" / "summary.json").unlink()  # as if it had been stopped at the end
         config = Config.read(place / "small.toml")
         if command == "go on":
             config = config.replace(model__weights=str(place / "run"))
@@ -210,6 +245,12 @@ def _start(command: str, place: Path, out: Path) -> int:
         where = ["-o", str(place / "run"), "--resume"] if command == "resume" else ["-o", str(out / "run")]
         return main(["train", table, "--images", images, "--config", str(place / "config.toml"), *where])
     return run_command(command, place, out)
+
+
+def _main_of(words: list[str]) -> int:
+    from partlabel.app.cli import main
+
+    return main(words)
 
 
 def _show(folder: Path) -> None:
@@ -222,8 +263,9 @@ def _show(folder: Path) -> None:
     print(sorted(run.description("last")))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse_and_try(kind: type[Strangers], about: str | None) -> None:
+    """Try as the command line says."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tries", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="the seed of one try, to see it again")
@@ -238,7 +280,7 @@ def main() -> None:
     ends: Counter[str] = Counter()
     end, wrong = time.monotonic() + 60 * given.minutes, 0
     with tempfile.TemporaryDirectory(prefix="strangers-") as base:
-        strangers = Strangers(Path(base).resolve())
+        strangers = kind(Path(base).resolve())
         for seed in [given.only] if given.only is not None else seeds[len(done) :]:
             if time.monotonic() > end:
                 break
@@ -256,4 +298,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    parse_and_try(Strangers, __doc__)

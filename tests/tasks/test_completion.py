@@ -136,7 +136,7 @@ def test_a_class_whose_known_labels_are_chosen_stays_unknown_and_is_named():
 def test_only_labels_of_a_random_sample_count():
     _, scores, table = world(2)
     asked = LabelTable.from_dense(table.images, CLASSES, table.dense(), origin="asked")
-    with pytest.raises(UserError, match="no label is known that is given or asked at random"):
+    with pytest.raises(UserError, match="none was given, or asked at random"):
         complete(table, scores, asked, scores)
     sampled = LabelTable.from_dense(table.images, CLASSES, table.dense(), origin="sampled")
     assert complete(table, scores, sampled, scores)[1]["present"]["filled"] > 0
@@ -148,7 +148,7 @@ def test_mistakes():
         complete(table, scores, table, scores, precision=1.0)
     with pytest.raises(UserError, match="confidence lies between"):
         complete(table, scores, table, scores, confidence=0.3)
-    with pytest.raises(UserError, match="no absent label"):
+    with pytest.raises(UserError, match="none known as absent was given"):
         complete(table, scores, table.hide(table.values > 0), scores)
     with pytest.raises(UserError, match="other classes"):
         complete(table, scores, table.select_classes(CLASSES[:2]), scores)

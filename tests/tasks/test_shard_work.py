@@ -4,9 +4,11 @@ import importlib.util
 import json
 import shutil
 import tarfile
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,6 +18,7 @@ import torch
 from partlabel import LabelTable
 from partlabel.app.cli import main
 from partlabel.core.errors import UserError
+from partlabel.core.lease import Leases
 from partlabel.models.model import Model
 from partlabel.models.score_files import ScoreFile
 from partlabel.models.scores import read_scores
@@ -173,7 +176,7 @@ def predict_slowly(model, photos, out, seconds):
 def test_processes_share_the_work_and_a_killed_one_leaves_nothing(made, tmp_path):
     folder, table = made
     words = (folder / "model", folder / "photos", tmp_path / "out")
-    victim = Started(predict_slowly, (*words, 60.0), tmp_path / "victim")
+    victim = Started(predict_slowly, (*words, 600.0), tmp_path / "victim")
     while not (tmp_path / "victim.out").exists() or not (held := (tmp_path / "victim.out").read_text().strip()):
         assert victim.poll() is None
         time.sleep(0.05)
@@ -181,11 +184,27 @@ def test_processes_share_the_work_and_a_killed_one_leaves_nothing(made, tmp_path
     victim.communicate()
     assert (tmp_path / "out" / ".leases" / held).exists()
     both = [Started(predict_slowly, (*words, 0.1), tmp_path / f"both{number}") for number in range(2)]
-    counts = [int(own.communicate(timeout=300)[0].splitlines()[-1]) for own in both]
+    counts = [int(own.communicate(timeout=600)[0].splitlines()[-1]) for own in both]
     assert sum(counts) == 25
     names, _ = union(tmp_path / "out")
     assert names == table.images.to_pylist()
     assert not [path for path in (tmp_path / "out").iterdir() if path.suffix != ".parquet"]
+
+
+def test_nobody_waits_for_a_manifest_that_its_maker_could_not_write(made, tmp_path, monkeypatch):
+    folder, _ = made
+    waited, done = threading.Event(), []
+    monkeypatch.setattr(shard_work, "time", SimpleNamespace(sleep=lambda seconds: (waited.set(), time.sleep(0.01))))
+
+    def predict():
+        done.append(predict_shards(folder / "model", folder / "photos", tmp_path / "out", size=10).images)
+
+    other = threading.Thread(target=predict, daemon=True)
+    with Leases(tmp_path / "out" / ".leases").holding("manifest.parquet"):
+        other.start()
+        assert waited.wait(300)
+    other.join(300)
+    assert done == [25]
 
 
 @pytest.mark.slow

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,15 @@ def _train(folder: Path, rank: int, job: dict[str, Any]) -> None:
 
     from partlabel import Config, LabelTable, train
     from partlabel.core.errors import UserError
-    from partlabel.training import agreement, engine
+    from partlabel.training import agreement, engine, meeting
 
     torch.set_num_threads(1)
     os.environ["PARTLABEL_CACHE"] = str(folder / ("cache" if job.get("one_cache") else f"cache{rank}"))
     opened: list[str] = []
     sys.addaudithook(lambda event, about: opened.append(str(about[0])) if event == "open" else None)
-    engine.PATIENCE = datetime.timedelta(seconds=job.get("patience", 60))
+    engine.PATIENCE = datetime.timedelta(seconds=job.get("patience", 300))
+    if rank:  # no launcher ends the process that speaks, so nobody has to linger for it
+        meeting.SILENCE = engine.SILENCE = 0.1
     if "version" in job:
         agreement.version = lambda name: job["version"]
     _stand_still(folder, job)
@@ -64,18 +67,42 @@ def _train(folder: Path, rank: int, job: dict[str, Any]) -> None:
 
 
 def _stand_still(folder: Path, job: dict[str, Any]) -> None:
-    """Let this process stop at a step, or sleep in the second epoch, if the job says so."""
+    """Let this process stop at a step, or in the second epoch, or lose its patience there, if the job says so."""
     from partlabel.training import loop
 
-    if "stops_at" in job:
-        setattr(loop, job["stops_at"], lambda *arguments: os.kill(os.getpid(), 19))
-    if job.get("stands_still"):
-        original = loop.train_epoch
+    def stop(*arguments: Any) -> None:
+        (folder / "pid").write_text(str(os.getpid()), encoding="utf-8")
+        os.kill(os.getpid(), signal.SIGSTOP)
 
-        def standing(*arguments: Any) -> Any:
-            if arguments[-1] == 1:
-                (folder / "pid").write_text(str(os.getpid()), encoding="utf-8")
-                time.sleep(60)
+    def at(step: str, act: Callable[[], None]) -> None:
+        original = getattr(loop, step)
+
+        def acting(*arguments: Any) -> Any:
+            if step != "train_epoch" or arguments[-1] == 1:
+                act()
             return original(*arguments)
 
-        loop.train_epoch = standing
+        setattr(loop, step, acting)
+
+    def stand() -> None:
+        (folder / "pid").write_text(str(os.getpid()), encoding="utf-8")
+        time.sleep(600)
+
+    if "stops_at" in job:
+        at(job["stops_at"], stop)
+    if job.get("stands_still"):
+        at("train_epoch", stand)
+    if "gives_up_at" in job:
+        at(job["gives_up_at"], lambda: _give_up_soon(folder))
+
+
+def _give_up_soon(folder: Path) -> None:
+    """Once another process stands still, wait for it some seconds only; until then a busy machine has all its time."""
+    import torch.distributed as dist
+
+    from partlabel.training import engine
+
+    while not (folder / "pid").exists():
+        time.sleep(0.05)
+    engine.PATIENCE = datetime.timedelta(seconds=4)
+    dist.distributed_c10d._set_pg_timeout(engine.PATIENCE, dist.group.WORLD)

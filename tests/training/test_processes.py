@@ -6,8 +6,10 @@ import platform
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from partlabel import Config, LabelTable, Run, simulate, train
 from partlabel.app.cli import main
 from partlabel.core import compute
 from partlabel.core.compute import cores, loader_workers, memory, processes
+from partlabel.training import loop, meeting
 from tests.pictures import make_pictures, tiny_config
 from tests.processes import Started, free_port
 from tests.training.nodes import start
@@ -39,7 +42,7 @@ def begin(folder, config, environments=None, of_rank=None, **job):
     ])  # fmt: skip
 
 
-def ended(started, timeout=300):
+def ended(started, timeout=900):
     """Exit status and standard error of each process."""
     try:
         for process in started:
@@ -57,10 +60,10 @@ def seconds(said):
 
 
 def refused(folder, config, **job):
-    """Both end with status 2, within 30 s of their start, and one alone says why."""
+    """Both end with status 2, not because they lost patience (after 300 s), and one alone says why."""
     codes, said = ended(begin(folder, config, **job))
     assert codes == [2, 2], said
-    assert seconds(said[0]) < 30
+    assert seconds(said[0]) < 200
     assert "rank 1" not in said[1]
     assert "Traceback" not in said[0] + said[1]
     assert not (folder / "run").exists()
@@ -111,6 +114,8 @@ def of_command_line(words, place, rank, port):
     os.chdir(place)
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    if rank:  # no launcher ends the process that speaks, so nobody has to linger for it
+        meeting.SILENCE = 0.1
     sys.exit(main(words))
 
 
@@ -131,6 +136,41 @@ def test_a_mistake_before_the_training_is_said_once(folder, changed, sentence):
     codes, said = ended(started)
     assert codes == [2, 2], said
     assert said == [sentence.replace("NODE", platform.node()), ""]
+
+
+def with_a_fault(place, rank, port):
+    """Train, where a fault of partlabel ends the second process before the training."""
+
+    def fail(*given):
+        raise KeyError("odd")
+
+    if rank:
+        loop.chosen = fail
+    of_command_line(["train", "labels.parquet", "--images", "pictures", "-o", "run"], place, rank, port)
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_a_process_that_a_fault_ended(folder):
+    port, began = free_port(), time.monotonic()
+    started = [Started(with_a_fault, (folder, rank, port), folder / f"node{rank}") for rank in range(2)]
+    codes, said = ended(started)
+    assert codes == [2, 2], said
+    assert time.monotonic() - began < 300, "the first process waits 10 minutes for one that does not come"
+    begin = (
+        f"partlabel: process 1 on {platform.node()}: a fault of partlabel ended this (KeyError); what happened is in "
+    )
+    assert said[0].startswith(begin)
+    assert "KeyError: 'odd'" in Path(said[0].removeprefix(begin).strip()).read_text(encoding="utf-8")
+    assert said[1] == ""
+
+
+@pytest.mark.slow
+def test_what_torchrun_starts_says_a_mistake_once(folder):
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3", "-m", "partlabel"]
+    words = ["predict", "gone", "pictures", "-o", "scores"]
+    ended = subprocess.run([sys.executable, *torchrun, *words], cwd=folder, capture_output=True, text=True)
+    assert ended.returncode
+    assert ended.stderr.count("partlabel: ") == 1, ended.stderr
 
 
 @pytest.mark.slow
@@ -180,6 +220,7 @@ def test_each_node_may_have_its_own_run_folder(folder):
     (folder / "run").rename(folder / "whole")
     started = begin(folder, config, of_rank={0: {"stands_still": True}, 1: {"out": "elsewhere"}})
     while not (folder / "pid").exists():
+        assert started[0].poll() is None, started[0].communicate()[1]
         time.sleep(0.1)
     for process in started:
         process.kill()
@@ -195,14 +236,13 @@ def test_each_node_may_have_its_own_run_folder(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGSTOP, signal.SIGKILL])
 def test_a_process_that_stands_still_or_is_lost_ends_the_training(folder, sent):
-    started = begin(folder, tiny_config(freeze="all"), of_rank={1: {"stands_still": True}}, patience=8)
+    of_rank = {0: {"gives_up_at": "train_epoch"}, 1: {"stands_still": True}}
+    started = begin(folder, tiny_config(freeze="all"), of_rank=of_rank)
     while not (folder / "pid").exists():
         assert started[1].poll() is None, started[1].communicate()[1]
         time.sleep(0.1)
-    began = time.monotonic()
     started[1].send_signal(sent)
-    _, said = started[0].communicate(timeout=60)
-    assert time.monotonic() - began < 8 + 15
+    _, said = started[0].communicate(timeout=500)  # the other would sleep for longer
     started[1].kill()
     assert started[0].returncode == 2
     assert "lost contact with the others" in said
@@ -211,18 +251,22 @@ def test_a_process_that_stands_still_or_is_lost_ends_the_training(folder, sent):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("step", "sentence"),
-    [("start", "2 processes did not find each other"), ("prepare_data", "process 1 has not answered")],
+    ("step", "of_first", "sentence"),
+    [
+        ("start", {"patience": 3}, "2 processes did not find each other"),
+        # this one itself, where the whole machine has stood still
+        ("prepare_data", {"gives_up_at": "prepare_data"}, "process [01] has not answered"),
+    ],
 )
-def test_a_process_that_stands_still_before_the_first_step(folder, step, sentence):
+def test_a_process_that_stands_still_before_the_first_step(folder, step, of_first, sentence):
     """Preparing may take days, but nobody waits for a process that gives no sign of life."""
-    started = begin(folder, tiny_config(freeze="all"), of_rank={1: {"stops_at": step}}, patience=12)
-    _, said = started[0].communicate(timeout=120)
+    started = begin(folder, tiny_config(freeze="all"), of_rank={0: of_first, 1: {"stops_at": step}})
+    _, said = started[0].communicate(timeout=500)
     started[1].kill()
     started[1].communicate()
     assert started[0].returncode == 2, said
-    assert seconds(said) < 12 + 30
-    assert sentence in said
+    assert seconds(said) < 200
+    assert re.search(sentence, said)
     assert "Traceback" not in said
 
 

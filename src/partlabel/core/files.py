@@ -252,6 +252,16 @@ def temporary_folder() -> Generator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def temporary_files_in(folder: Path) -> Generator[None]:
+    """Let libraries make their temporary files in ``folder`` for the block, so that they go when it goes."""
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
 def sweep_temporary() -> None:
     """Remove what :func:`temporary_folder` gave to processes that were killed, or could not remove it."""
     for left in Path(tempfile.gettempdir()).glob("partlabel-*"):

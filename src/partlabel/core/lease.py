@@ -10,11 +10,15 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from partlabel.core.errors import UserError
 from partlabel.core.files import is_running, machine
 
 #: seconds without a sign of life after which a lease is free, and between two signs
 SILENCE, SIGN = 60.0, 5.0
+#: locked by whoever takes over a lease that is free
+_TAKING = ".taking"
 
 
 class Leases:
@@ -55,33 +59,51 @@ class Leases:
                 path.unlink(missing_ok=True)
 
     def _take(self, path: Path) -> bool:
-        about = json.dumps({"machine": machine(), "process": os.getpid()}).encode()
+        return self._make(path) or (self._is_free(path) and self._take_over(path))
+
+    def _make(self, path: Path) -> bool:
+        """Make a lease, unless there is one."""
         for _ in range(2):
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
             except FileExistsError:
-                if not self._is_free(path):
-                    return False
-                with suppress(OSError):
-                    path.unlink()
-                continue
+                return False
             except FileNotFoundError:  # whoever finished last removed the folder
                 continue
             except OSError as error:
                 raise UserError(f"{self.folder}: cannot be written ({error.strerror})") from None
             with os.fdopen(descriptor, "wb") as file:
-                file.write(about)
+                file.write(json.dumps({"machine": machine(), "process": os.getpid()}).encode())
             return True
         return False
+
+    def _take_over(self, path: Path) -> bool:
+        """Put one's own lease in the place of a free one; two that did so at once would each remove the other's."""
+        lock = FileLock(self.folder / _TAKING, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            return False
+        except (OSError, NotImplementedError):  # a file system without locks is used without one
+            pass
+        try:
+            if not self._is_free(path):
+                return False
+            with suppress(OSError):
+                path.unlink()
+            return self._make(path)
+        finally:
+            with suppress(OSError):
+                lock.release()
 
     def _is_free(self, path: Path) -> bool:
         """Whether the holder of a lease gives no sign of life any more."""
         try:
             sign = path.stat().st_mtime_ns
             held = json.loads(path.read_bytes() or b"{}")
-        except FileNotFoundError:
-            return True
+        except FileNotFoundError:  # it has just ended, and may be another one's the next moment
+            return False
         except (OSError, ValueError):
             held, sign = {}, 0
         if held.get("machine") == machine() and not is_running(int(held.get("process", 0))):

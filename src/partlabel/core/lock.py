@@ -14,6 +14,7 @@ from typing import Any
 from partlabel.core.compute import refuse_in_loader
 from partlabel.core.errors import UserError
 from partlabel.core.files import is_running, machine, make_folder
+from partlabel.core.special import check_folder
 
 try:
     import fcntl
@@ -22,6 +23,8 @@ except ImportError:  # Windows
     import msvcrt
 
 _LOCK, _HOLDER = ".lock", ".lock.json"
+#: not through a link that somebody put there, and without waiting for a pipe
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 #: files that a lock puts into a folder
 LOCK_FILES = (_LOCK, _HOLDER)
 #: what this process holds, so that a command may call another that takes the same lock
@@ -42,7 +45,8 @@ def holding(path: str | os.PathLike[str], what: str, *, make: bool = False) -> G
         make: make the folder; it is removed again where nothing is in it at the end.
 
     Raises:
-        UserError: another process holds it, the disk refuses, or see :func:`refuse_in_loader`.
+        UserError: another process holds it, the disk refuses, see :func:`refuse_in_loader`; or in the folder lies what
+            is no file, or a link that leads out of it (:func:`partlabel.core.special.check_folder`).
     """
     refuse_in_loader()
     place = Path(os.path.realpath(path))
@@ -53,8 +57,9 @@ def holding(path: str | os.PathLike[str], what: str, *, make: bool = False) -> G
         with _locked(place, make) as note:
             _held.add(place)
             try:
-                with suppress(OSError):  # it only helps others to know
-                    note.write_text(json.dumps(_about(what)), encoding="utf-8")
+                if place.is_dir():
+                    check_folder(place, written=True)
+                _write_note(note, what)
                 yield
             finally:
                 _held.discard(place)
@@ -63,6 +68,15 @@ def holding(path: str | os.PathLike[str], what: str, *, make: bool = False) -> G
     except BlockingIOError:
         holder = _holder(_files(place, make)[1])
         raise UserError(f"{path}: is in use by {holder}; wait for it to end, or stop it") from None
+
+
+def _write_note(note: Path, what: str) -> None:
+    """Say who holds a lock; it only helps others to know."""
+    with suppress(OSError):
+        note.unlink(missing_ok=True)
+        descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(json.dumps(_about(what)))
 
 
 def _files(place: Path, make: bool) -> tuple[Path, Path]:
@@ -89,7 +103,7 @@ def _locked(place: Path, make: bool) -> Generator[Path]:
             make_folder(place)
         file, note = _files(place, make)
         try:
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | _PLAIN, 0o666)
         except FileNotFoundError:
             if not make:
                 raise UserError(f"{file.parent}: no such folder") from None

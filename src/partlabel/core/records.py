@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import new_array, replacing, write_json
+from partlabel.core.special import refuse_special
 
 #: the entry of a record that holds the checksum of all others
 CHECKSUM = "checksum"
@@ -95,6 +96,7 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         UserError: the file is missing or damaged.
     """
+    refuse_special(path)
     try:
         found = from_json(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

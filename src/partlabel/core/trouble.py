@@ -169,7 +169,8 @@ def keep(error: BaseException, words: list[str]) -> Path | None:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{secrets.token_hex(3)}.txt"
         path.write_text(about + text, encoding="utf-8", errors="backslashreplace")
-        for old in sorted(folder.glob("*-*.txt"))[:-_KEPT]:
+        others = sorted(set(folder.glob("*-*.txt")) - {path})  # which may seem newer, where the clock went back
+        for old in others[: max(len(others) + 1 - _KEPT, 0)]:
             old.unlink(missing_ok=True)
         return path
     return None

@@ -140,8 +140,9 @@ def read(
     try:
         return chosen.read(paths if chosen.several else paths[0], given)
     except MemoryError as error:
+        named = ", ".join(paths)
         raise UserError(
-            f"{path}: not enough memory for its labels; choose classes with classes=FILE, or import it in parts"
+            f"{named}: not enough memory for its labels; choose classes with classes=FILE, or import it in parts"
         ) from error
 
 

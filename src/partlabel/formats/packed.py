@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from partlabel.core.errors import UserError
+from partlabel.core.special import refuse_special
 
 _TEXTS = (".csv", ".tsv", ".txt", ".tab")
 _BROKEN = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
@@ -35,8 +36,9 @@ def opened(path: str) -> Generator[Content]:
     """Open a file for reading, unpacked.
 
     Raises:
-        UserError: the file cannot be read or unpacked, or a zip holds another number of tables than one.
+        UserError: it is no plain file, cannot be read or unpacked, or a zip holds another number of tables than one.
     """
+    refuse_special(path)
     try:
         with open(path, "rb", buffering=0) as raw:
             size = os.fstat(raw.fileno()).st_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,12 +22,24 @@ from partlabel.images.decoding import ImageError
 #: one row for each file: its facts (bytes, time of content, time of any change, number on disk), and the hash
 ROW = np.dtype([("facts", np.int64, 4), ("hash", "S32")])
 _BLOCK = 256
+#: nanoseconds after a change in which another one may leave the facts of a file as they are, as clocks tick
+TICK = 50_000_000
 
 
 def facts_of(found: os.stat_result) -> tuple[int, int, int, int]:
     """What changes with the content of a file: length, both times in nanoseconds, and number on disk."""
     number = found.st_ino & (2**63 - 1)  # unsigned on some systems
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, number
+
+
+def is_settled(facts: tuple[int, int, int, int], read: int) -> bool:
+    """Whether every change since a file was read shows in its facts.
+
+    Args:
+        facts: of the file, the same before and after it was read.
+        read: when reading it began, in nanoseconds since 1970.
+    """
+    return read - facts[2] > TICK
 
 
 def read_hash(path: str | os.PathLike[str]) -> tuple[tuple[int, int, int, int], str]:
@@ -57,7 +70,8 @@ def known_contents(
     """Hash files, those only whose facts differ from what is stored.
 
     A file that was exchanged is noticed even where name, length and time of its content are the same, because the time
-    of the change and the number on disk are not.
+    of the change and the number on disk are not. Nothing is stored of a
+    file that was changed a moment before it was read.
 
     Args:
         paths: N files.
@@ -72,7 +86,7 @@ def known_contents(
         ImageError: a file cannot be read.
     """
     rows = _stored(store, len(paths))
-    changed = []
+    changed, kept = [], rows.copy()
     for place, path in enumerate(paths):
         try:
             same = facts_of(os.stat(path)) == tuple(rows[place]["facts"].tolist())
@@ -82,14 +96,15 @@ def known_contents(
             changed.append(place)
     with ThreadPoolExecutor(cores()) as pool:
         for low in range(0, len(changed), _BLOCK):
-            block = changed[low : low + _BLOCK]
+            block, now = changed[low : low + _BLOCK], time.time_ns()
             for place, (facts, found) in zip(block, pool.map(read_hash, [paths[i] for i in block]), strict=True):
                 rows[place] = (facts, found)
+                kept[place] = (facts, found if is_settled(facts, now) else "")
             if progress:
                 progress(low + len(block), len(changed))
     if changed:
         with suppress(UserError):
-            write_array(store, rows)
+            write_array(store, kept)
     return rows
 
 

@@ -28,7 +28,7 @@ from partlabel.core.errors import UserError
 from partlabel.core.files import cache_folder, make_folder
 from partlabel.core.sealed import open_sealed, write_sealed
 from partlabel.core.trouble import short_of_memory
-from partlabel.images.contents import facts_of
+from partlabel.images.contents import facts_of, is_settled
 from partlabel.images.decoding import MAX_PIXELS, Facts, ImageError, decode_with_facts
 from partlabel.images.locate import content_hash
 from partlabel.images.near_copies import BYTES, SIDE, fingerprint
@@ -45,8 +45,6 @@ _BLOCK = 256
 _NOTED = 60.0
 #: files of records of one part of the store, above which they are put together
 _MANY = 8
-#: nanoseconds after a change in which another one may leave the facts of a file as they are, as clocks tick
-_TICK = 50_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +162,7 @@ def _look(path: str, limit: int | None) -> tuple[bytes, Any, str]:
     """The key, the row and the reason of one file; the key is empty where nothing can be remembered."""
     while True:
         row, before, reason, short = np.zeros((), ROW), _facts(path), "", False
+        now = time.time_ns()
         try:
             row["content"] = content_hash(path).encode() if os.path.isfile(path) else b""
             if limit is not None:
@@ -176,8 +175,8 @@ def _look(path: str, limit: int | None) -> tuple[bytes, Any, str]:
             reason, row["state"] = error.reason, HASHED if limit is None else BAD
             short = short_of_memory(error)  # which is no fact about the file
         if _facts(path) == before:
-            settled = not short and before is not None and time.time_ns() - before[2] > _TICK and row["content"] != b""
-            return (_key(path, before, limit) if settled else b""), row, reason
+            lasts = before is not None and is_settled(before, now) and row["content"] != b"" and not short
+            return (_key(path, before, limit) if lasts else b""), row, reason
 
 
 def _bits(facts: Facts) -> int:

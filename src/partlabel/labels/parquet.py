@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
+from partlabel.core.special import refuse_special
 from partlabel.core.text import not_imported
 from partlabel.labels.arrays import LabelArrays
 from partlabel.labels.names import buffers, one_chunk
@@ -69,6 +70,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         UserError: no such file, cut or foreign file, lists that are not parallel.
     """
+    refuse_special(path)
     try:
         with pq.ParquetFile(path) as file:
             about = _about(file, path)

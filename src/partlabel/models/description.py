@@ -14,6 +14,7 @@ import msgspec
 from partlabel.core.errors import UserError
 from partlabel.core.files import to_toml, write_text
 from partlabel.core.records import opened, sealed
+from partlabel.core.special import refuse_special
 from partlabel.metrics.calibration import Calibration
 
 WEIGHTS_FILE, DESCRIPTION_FILE = "model.safetensors", "model.toml"
@@ -43,6 +44,7 @@ def read_description(folder: str | os.PathLike[str]) -> dict[str, Any]:
         UserError: there is none, or it is damaged or of a newer version.
     """
     path = Path(folder) / DESCRIPTION_FILE
+    refuse_special(path)
     try:
         description = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError:

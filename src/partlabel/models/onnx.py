@@ -125,7 +125,10 @@ def quiet() -> Generator[None]:
 def traced(module: nn.Module, examples: Tensor) -> torch.export.ExportedProgram:
     """A network of one input as a program of ``torch.export`` for any number of images; two examples at least."""
     with torch.no_grad():
-        return torch.export.export(module, (examples,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+        program = torch.export.export(module, (examples,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    for node in program.graph.nodes:  # files go to others, who need not know where partlabel lies here
+        node.meta.pop("stack_trace", None)
+    return program
 
 
 def write_network(module: nn.Module, examples: Tensor, path: Path, output: str = OUTPUT) -> None:
@@ -167,7 +170,10 @@ def open_session(path: Path) -> Any:
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 4  # its errors are raised too; it need not print them
     try:
-        return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+        # without trying once more, of which it would print what went wrong
+        return onnxruntime.InferenceSession(
+            os.fspath(path), options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
     except Exception as error:  # onnxruntime's errors have no common base
         raise UserError(f"{path}: {_reason(error, onnxruntime.__version__)}") from error
 

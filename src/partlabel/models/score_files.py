@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.core.records import CHECKSUM
+from partlabel.core.special import refuse_special
 
 Floats: TypeAlias = NDArray[np.float32]
 
@@ -54,6 +55,7 @@ class ScoreFile:
             UserError: it is missing, cut, or no file of scores.
         """
         self.path = Path(path)
+        refuse_special(path)
         try:
             found = self._footer()
             schema = found.schema.to_arrow_schema()

@@ -15,6 +15,7 @@ from torch import Tensor
 from partlabel.core.errors import UserError
 from partlabel.core.files import folder_beside, make_folder, replacing
 from partlabel.core.records import CHECKSUM, WRONG, checksum_of_arrays
+from partlabel.core.special import refuse_special
 from partlabel.models.description import DESCRIPTION_FILE, WEIGHTS_FILE
 
 
@@ -39,6 +40,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
     Raises:
         UserError: the file is missing or damaged.
     """
+    refuse_special(path)
     try:
         with safe_open(path, "pt") as file:
             about = file.metadata() or {}

@@ -78,10 +78,10 @@ def complete(
     held = random_sample(held)
     if not ((held.values > 0).any() and (held.values < 0).any()):
         sign = "absent" if (held.values > 0).any() else "present"
-        there = f"no {sign} label" if held.num_known else "no label"
+        none = f"none known as {sign}" if held.num_known else "none"
         raise UserError(
-            f"among the labels that the model has not seen, {there} is known that is given or asked at random, so "
-            "nothing tells how often it is right; hold out labels with partlabel labels hold-out"
+            "how often a filled-in label would be right cannot be told: of the labels that the model has not seen, "
+            f"{none} was given, or asked at random; hold out labels with partlabel labels hold-out"
         )
     unknown = Unknown(table, Scores.of(scores), leave)
     known = Known.of(held, Scores.of(held_scores))

@@ -244,9 +244,13 @@ def model_scorer(model: Model) -> Scorer:
 
 def write_program(model: Model, pixels: NDArray[np.uint8], path: Path) -> None:
     """Write a program of ``torch.export``, traced on a few images (>= 3, 3, size, size), with its metadata."""
+    save_program(traced(model, torch.from_numpy(pixels[:_TRACED])), metadata(model), path)
+
+
+def save_program(program: torch.export.ExportedProgram, described: dict[str, Any], path: Path) -> None:
+    """Write a traced network and its metadata."""
     file = io.BytesIO()  # where the disk is full, torch would end the process
-    program = traced(model, torch.from_numpy(pixels[:_TRACED]))
-    torch.export.save(program, file, extra_files={METADATA: json.dumps(metadata(model))})
+    torch.export.save(program, file, extra_files={METADATA: json.dumps(described)})
     path.write_bytes(file.getbuffer())
 
 

@@ -13,7 +13,10 @@ All three were measured on photographs (experiments/export.py).
 
 from __future__ import annotations
 
+import io
+import tempfile
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.core.files import temporary_folder
+from partlabel.core.errors import UserError
+from partlabel.core.files import temporary_files_in, temporary_folder
+from partlabel.core.trouble import machine_says
 from partlabel.models.onnx import INPUT, quiet
 
 #: how an INT8 file was made, for its metadata
@@ -69,10 +74,50 @@ def quantize(source: Path, target: Path, pixels: NDArray[np.uint8]) -> None:
         source: an .onnx file of :func:`partlabel.tasks.export.export`.
         target: file to write.
         pixels: (N, 3, size, size) images that the ranges of the activations are measured on.
+
+    Raises:
+        UserError: onnxruntime fails, as where the disk is full: of the files that it writes on the way it does not
+            say that they could not be written, and fails at what it reads again.
+    """
+    import onnxruntime
+
+    try:
+        with temporary_folder() as folder, temporary_files_in(folder), quiet(), redirect_stdout(io.StringIO()):
+            prepared = _prepared(source, folder)
+            _write_integers(prepared, target, pixels)
+    except Exception as error:  # onnxruntime's and protobuf's errors have no common base
+        if isinstance(error, UserError) or machine_says(error) is not None:
+            raise
+        raise UserError(
+            f"{target}: onnxruntime {onnxruntime.__version__} could not make it of 8-bit integers; the disk of the "
+            f"folder {tempfile.gettempdir()}, where it writes on the way, may be full"
+        ) from error
+
+
+def _prepared(source: Path, folder: Path) -> Path:
+    """The network with batch norms folded and all shapes known, as a file in ``folder``.
+
+    The same as onnxruntime's ``quant_pre_process``, which goes on with the network as it was where its disk is full.
     """
     import onnx
+    import onnxruntime
+    from onnxruntime.quantization.quant_utils import add_pre_process_metadata
+
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(folder / "optimized.onnx")
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.log_severity_level = 4  # what it would print is raised too
+    onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+    proto = onnx.shape_inference.infer_shapes(onnx.load(folder / "optimized.onnx"))
+    add_pre_process_metadata(proto)
+    prepared = folder / "prepared.onnx"
+    prepared.write_bytes(proto.SerializeToString())
+    return prepared
+
+
+def _write_integers(prepared: Path, target: Path, pixels: NDArray[np.uint8]) -> None:
+    import onnx
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
-    from onnxruntime.quantization.shape_inference import quant_pre_process
 
     class Reader(CalibrationDataReader):
         def __init__(self) -> None:
@@ -81,20 +126,17 @@ def quantize(source: Path, target: Path, pixels: NDArray[np.uint8]) -> None:
         def get_next(self) -> Any:
             return next(self._batches, None)
 
-    with temporary_folder() as folder, quiet():
-        prepared = folder / "prepared.onnx"
-        quant_pre_process(source, prepared, skip_symbolic_shape=True)
-        quantize_static(
-            prepared,
-            target,
-            Reader(),
-            quant_format=QuantFormat.QDQ,
-            activation_type=QuantType.QUInt8,
-            weight_type=QuantType.QInt8,
-            per_channel=True,
-            reduce_range=True,
-            nodes_to_exclude=_single_precision(onnx.load(prepared).graph),
-        )
+    quantize_static(
+        prepared,
+        target,
+        Reader(),
+        quant_format=QuantFormat.QDQ,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+        reduce_range=True,
+        nodes_to_exclude=_single_precision(onnx.load(prepared).graph),
+    )
 
 
 def _single_precision(graph: Any) -> list[str]:

@@ -82,11 +82,13 @@ class Work:
         file = output.child(MANIFEST)
         if file.kind().name != "File":
             made = cut(source, about, names, size)
-            with Leases(Path(output.path, _LEASES)).holding(MANIFEST) if output.is_local else nullcontext(True) as mine:
-                if mine and file.kind().name != "File":
-                    write_whole(file, made.write)
-            while file.kind().name != "File":  # another process is about to write it
-                time.sleep(_PAUSE)
+            leases = Leases(Path(output.path, _LEASES)) if output.is_local else None
+            while file.kind().name != "File":
+                with leases.holding(MANIFEST) if leases else nullcontext(True) as mine:
+                    if mine and file.kind().name != "File":
+                        write_whole(file, made.write)
+                if not mine:  # another process is about to write it, unless it cannot
+                    time.sleep(_PAUSE)
         found = Manifest.read(io.BytesIO(file.read()), file.text)
         wrong = [name for name, value in about.items() if found.about.get(name) != value]
         wrong += [] if found.source == source.text else ["source"]

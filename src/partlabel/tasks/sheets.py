@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
@@ -12,7 +13,7 @@ import xlsxwriter
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.core.files import replacing
+from partlabel.core.files import replacing, temporary_folder
 from partlabel.core.text import as_cell
 
 #: what a sheet of Excel holds (https://support.microsoft.com/office/1672b34d-7043-467e-8e27-269d656771c3), and a cell
@@ -72,7 +73,23 @@ def write_workbook(
             f"{path}: a sheet holds {_ROWS - 1:,} images and {_COLUMNS - 2:,} classes, not {len(images):,} and "
             f"{len(classes):,}; write .csv or .parquet"
         )
-    with replacing(path) as temporary, xlsxwriter.Workbook(str(temporary), {"constant_memory": True}) as book:
+    packed = io.BytesIO()  # of a file that could not be written Python prints a traceback when it goes
+    with replacing(path) as temporary:
+        _pack(packed, images, classes, probabilities, present)
+        temporary.write_bytes(packed.getbuffer())
+
+
+def _pack(
+    packed: io.BytesIO,
+    images: Sequence[str],
+    classes: Sequence[str],
+    probabilities: NDArray[np.float64],
+    present: NDArray[np.bool_],
+) -> None:
+    with (
+        temporary_folder() as folder,  # where the sheet lies until it is packed
+        xlsxwriter.Workbook(packed, {"constant_memory": True, "tmpdir": str(folder)}) as book,
+    ):
         head = book.add_format({"bold": True, "bottom": 1})
         plain, bold = (book.add_format({"num_format": "0.0%", "bold": wanted}) for wanted in (False, True))
         sheet = book.add_worksheet("predictions")

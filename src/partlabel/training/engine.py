@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import platform
 import threading
@@ -338,6 +340,8 @@ def start(config: Config) -> Engine:
         precision=precision,
         plugins=[launched],
     )
+    if not dist.is_initialized():  # who has begun a process group ends it
+        atexit.register(_end_group)
     try:
         fabric.launch()
     except dist.DistError as error:
@@ -345,3 +349,14 @@ def start(config: Config) -> Engine:
             raise SystemExit(2) from None
         raise UserError(f"the {here.world} processes did not find each other within {PATIENCE}") from error
     return Engine(fabric, here, store)
+
+
+def _end_group() -> None:
+    """End the process group while Python is whole.
+
+    Gloo's threads free tensors a moment after the last collective, under Python's lock: one that comes when Python has
+    begun to end aborts the process.
+    """
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    gc.collect()  # DDP holds the group too, and itself

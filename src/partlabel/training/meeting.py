@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +21,7 @@ from lightning_fabric.plugins.environments import ClusterEnvironment, SLURMEnvir
 
 from partlabel.core.compute import Processes, processes
 from partlabel.core.errors import UserError
+from partlabel.core.trouble import keep, machine_says
 
 #: how often this process has met the others
 _meetings = 0
@@ -157,10 +159,32 @@ def have_met() -> bool:
 
 @contextmanager
 def saying_once(patience: timedelta) -> Generator[None]:
-    """A block before the processes have met: what is wrong in it, in any of them, is said once."""
+    """A block before the processes have met: what is wrong in it, in any of them, is said once, and nobody waits."""
     try:
         yield
     except UserError as error:
         if processes().world > 1:
             meet(patience, error)
         raise
+    except Exception as error:
+        if processes().world > 1:
+            with suppress(UserError):  # the first process has a fault of its own to tell of
+                meet(patience, _as_mistake(error))
+        raise
+
+
+def _as_mistake(error: Exception) -> UserError:
+    """A fault, or what the machine refuses, as the first process tells it of another one."""
+    reason = machine_says(error) or f"a fault of partlabel ended this ({type(error).__name__})"
+    path = keep(error, sys.argv)
+    return UserError(reason if path is None else f"{reason}; what happened is in {path}")
+
+
+def is_first_to_say(message: str) -> bool:
+    """Whether no other process that ``torchrun`` started has said this; elsewhere each says what it has to."""
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return True
+    try:
+        return Launched(processes()).store(timedelta(seconds=SILENCE)).add(f"said/{message}", 1) == 1
+    except dist.DistError:
+        return True

@@ -19,6 +19,7 @@ from partlabel.core import html
 from partlabel.core.errors import UserError
 from partlabel.core.files import to_toml
 from partlabel.core.records import CHECKSUM, WRONG, checksum, checksum_of_rows, from_json, read_record
+from partlabel.core.special import check_folder
 from partlabel.core.text import plural
 from partlabel.core.trouble import plainly
 from partlabel.labels.holdout import random_sample
@@ -111,6 +112,7 @@ class Run:
         self._network = model
         if check and not (self.folder / MARKER).is_file():
             raise UserError(f"{folder}: is not a run folder of partlabel train")
+        check_folder(self.folder)
         self.name = self.folder.resolve().name if name is None else name
 
     def __repr__(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import multiprocessing
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 
@@ -12,15 +11,10 @@ import pytest
 
 from partlabel import LabelTable
 from partlabel.app.cli import main
-from tests.processes import PRELOADED
+from tests.processes import context
 
 #: processes, and rounds of each command
 PROCESSES, ROUNDS = 4, 3
-# not forked from the process of the tests: autograd does not work in a copy of a process that has used it
-context = multiprocessing.get_context(
-    "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-)
-context.set_forkserver_preload(PRELOADED)
 
 
 def _child(words: list[str], barrier, said) -> None:
@@ -37,11 +31,11 @@ def _child(words: list[str], barrier, said) -> None:
 
 def at_once(processes: int, *words: str) -> list[tuple[object, str]]:
     """Run a command in so many processes that start at the same moment; their exit codes and what they printed."""
-    barrier, said = context.Barrier(processes), context.Queue()
-    workers = [context.Process(target=_child, args=(list(words), barrier, said)) for _ in range(processes)]
+    barrier, said = context().Barrier(processes), context().Queue()
+    workers = [context().Process(target=_child, args=(list(words), barrier, said)) for _ in range(processes)]
     for worker in workers:
         worker.start()
-    found = [said.get(timeout=300) for _ in workers]
+    found = [said.get(timeout=600) for _ in workers]
     for worker in workers:
         worker.join()
     return found

@@ -99,7 +99,7 @@ def test_help_imports_nothing_heavy():
 
 
 def test_help_answers_at_once():
-    """At most 0.3 s longer than `python -c pass` (0.2 s were measured), in processor time, with room for a busy one."""
+    """Within four times what Python takes to import so much of its own library (1.8 were measured: 0.17 s)."""
 
     def seconds(script: str) -> float:
         process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL)
@@ -109,7 +109,12 @@ def test_help_answers_at_once():
         return used.ru_utime + used.ru_stime
 
     script = "import sys; from partlabel.app.cli import main; sys.exit(main(['--help']))"
-    assert min(seconds(script) for _ in range(5)) - min(seconds("pass") for _ in range(5)) < 0.5
+    library = (
+        "import asyncio, argparse, csv, ctypes, decimal, http.client, json, logging, multiprocessing.pool, sqlite3"
+    )
+    library += ", tarfile, unittest.mock, xml.etree.ElementTree, zipfile"
+    found = np.min([[seconds(each) for each in (script, library, "pass")] for _ in range(5)], axis=0)  # processor time
+    assert found[0] - found[2] < 4 * (found[1] - found[2])
 
 
 @pytest.mark.parametrize(

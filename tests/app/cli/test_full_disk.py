@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import multiprocessing
 import os
 import resource
 import signal
@@ -14,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from partlabel.app.cli import main
+from tests.processes import context
 
-fork = multiprocessing.get_context("fork")
 IMAGES = ("--images", "{place}/pictures")
 STRATEGY = ("--strategy", "score-threshold")
 CODING = ("--coding", "1=present,-1=absent,0=unknown")
@@ -54,10 +53,10 @@ def test_one_sentence_and_nothing_by_halves(place, tmp_path, monkeypatch, name):
     monkeypatch.setenv("PARTLABEL_CACHE", str(tmp_path / "cache"))
     words = [word.format(place=place, out=tmp_path / "out") for word in COMMANDS[name]]
     before = state(place)
-    said = fork.Queue()
-    process = fork.Process(target=_child, args=(words, 100, said))
+    said = context().Queue()
+    process = context().Process(target=_child, args=(words, 100, said))
     process.start()
-    code, text = said.get(timeout=300)
+    code, text = said.get(timeout=600)
     process.join()
     assert (code, process.exitcode) == (2, 0), (code, text)
     words = ("cannot be written (File too large)", "cannot be stored", "ran out of shared memory")  # a file too

@@ -70,15 +70,21 @@ def test_a_csv_is_not_a_label_table_yet(job, capsys):
     assert "partlabel import csv 'my labels.csv' -o 'my labels.parquet'" in capsys.readouterr().err
 
 
+def lay_out(case, folder):
+    """Copy a case, which nobody may write to; its images are all the same, and get a colour each."""
+    for path in sorted(path for path in case.rglob("*") if path.is_file()):
+        own = folder / path.relative_to(case)
+        own.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, own)
+    for number, path in enumerate(sorted(folder.rglob("*.jpg"))):
+        Image.new("RGB", (32, 32), (60 * number, 0, 0)).save(path)
+
+
 @pytest.mark.shared_data
 def test_training_and_validation_images_in_two_folders(shared, tmp_path, monkeypatch, capsys):
     """VAL-01: the folder above both finds the images of both, in training and in what comes after."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(shared / "cases" / "VAL-01" / "roboflow", tmp_path / "roboflow")
-    for number, path in enumerate(
-        sorted((tmp_path / "roboflow").rglob("*.jpg"))
-    ):  # the files of the case are all the same
-        Image.new("RGB", (32, 32), (60 * number, 0, 0)).save(path)
+    lay_out(shared / "cases" / "VAL-01" / "roboflow", tmp_path / "roboflow")
     for part in ("train", "valid"):
         folder = f"roboflow/{part}"
         words = ["import", "csv", f"{folder}/_classes.csv", "--coding", "zero-absent", "--images", folder]
@@ -94,9 +100,7 @@ def test_training_and_validation_images_in_two_folders(shared, tmp_path, monkeyp
 def test_validation_images_in_a_folder_of_their_own(shared, tmp_path, monkeypatch, capsys):
     """VAL-01: two folders, two label files; no folder above them has to be named."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(shared / "cases" / "VAL-01" / "roboflow", tmp_path / "roboflow")
-    for number, path in enumerate(sorted((tmp_path / "roboflow").rglob("*.jpg"))):
-        Image.new("RGB", (32, 32), (60 * number, 0, 0)).save(path)
+    lay_out(shared / "cases" / "VAL-01" / "roboflow", tmp_path / "roboflow")
     for part in ("train", "valid"):
         folder = f"roboflow/{part}"
         words = ["import", "csv", f"{folder}/_classes.csv", "--coding", "zero-absent", "--images", folder]

@@ -66,8 +66,7 @@ def test_in_a_browser(chromium, sheet, width, scheme):
     layer, image = (tab.locator(f"#cards .photo img{kind}").first.bounding_box() for kind in (".where", ":not(.where)"))
     assert all(abs(layer[side] - image[side]) < 0.5 for side in layer)
     tab.uncheck("#where")
-    tab.wait_for_timeout(300)  # it fades
-    assert tab.locator(".where").first.evaluate("e => getComputedStyle(e).opacity") == "0"
+    tab.wait_for_function("() => getComputedStyle(document.querySelector('.where')).opacity === '0'")  # it fades
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert said == []
     context.close()

@@ -31,6 +31,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     patch = pytest.MonkeyPatch()
     patch.setenv("PARTLABEL_CACHE", str(folder.parent / "cache"))
     patch.setattr(job, "PROPORTION", 0.4)
+    patch.setattr(job, "PATIENCE", float("inf"))
     lines: list[str] = []
     patch.setattr("builtins.print", lambda *parts, **_: lines.append(" ".join(map(str, parts))))
     try:

@@ -105,7 +105,7 @@ class Handler(BaseHTTPRequestHandler):
         if step == "slow":
             time.sleep(0.2)
         if step == "silent":
-            self.server.go_on.wait(20)
+            self.server.go_on.wait(600)
         if step == "reset":
             self.wfile.write(body[: len(body) // 2])
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -113,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         if file.hang_after is not None:
             self.wfile.write(body[: file.hang_after])
-            self.server.go_on.wait(20)
+            self.server.go_on.wait(600)
             return
         if file.chunked:
             self.wfile.write(b"%x\r\n%b\r\n" % (len(body), body))

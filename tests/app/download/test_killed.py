@@ -24,13 +24,17 @@ SLOW_RUN = f"""
 import time
 from partlabel.app.download import unpacking
 write = unpacking._write
-unpacking._write = lambda archive, member, path: (write(archive, member, path), path.name == "1.txt" and time.sleep(60))
+def slow(archive, member, path):
+    write(archive, member, path)
+    if path.name == "1.txt":
+        time.sleep(600)
+unpacking._write = slow
 {RUN}"""
 
 
 def killed(process: subprocess.Popen, ready) -> None:
     """Kill a process, as nothing can catch, once ``ready()`` holds."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not ready():
         assert process.poll() is None
         assert time.monotonic() < deadline

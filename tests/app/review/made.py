@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,3 +138,11 @@ def keep_scores(run: Path, table: LabelTable, scores: np.ndarray, images: Path) 
     target = run / "review" / "cache" / name
     write_array(target, half(scores))
     write_array(target.with_suffix(".contents.npy"), contents)
+
+
+def wait_for(until, seconds=600.0):
+    """Look again and again until something is so."""
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)

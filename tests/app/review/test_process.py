@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import secrets
 import signal
 import socket
 import sqlite3
@@ -13,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -20,7 +23,9 @@ import pytest
 from partlabel.app.cli import main
 from partlabel.app.review import server
 from partlabel.app.review.app import REVIEW
-from tests.app.review.made import check_after_restart
+from partlabel.app.review.suspecting import PROGRAM
+from tests.app.review.made import check_after_restart, wait_for
+from tests.processes import Started
 
 pytestmark = [pytest.mark.slow, pytest.mark.linux]
 
@@ -38,18 +43,19 @@ def command(made, *words):
     return ["review", str(made.run), "--images", str(made.images), *labels, *words]
 
 
+def serve(words: list[str], first: str = "") -> None:
+    """`partlabel` with these words, after some code."""
+    exec(first, {})
+    sys.exit(main(words))
+
+
 @contextmanager
-def running(made, *words, first="pass") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server process and its address; ``first``: what Python does before, after which its stderr is a pipe."""
-    script = f"import sys; {first}; from partlabel.app.cli import main; code = main(sys.argv[1:]); sys.exit(code)"
-    words = (*command(made), "--port", "0", "--json", *words)
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, *words],
-        stdout=subprocess.PIPE, stderr=None if first == "pass" else subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
+def running(made, *words, first="") -> Iterator[tuple[Started, str]]:
+    """A server process and its address; ``first``: what Python does before."""
+    words = [*command(made), "--port", "0", "--json", *words]
+    process = Started(serve, (words, first), made.run.parent / f"said-{secrets.token_hex(4)}")
     try:
-        yield process, process.stdout.readline().split('"address": "')[1].split('"')[0]
+        yield process, json.loads(process.hear('"address": '))["address"]
     finally:
         process.kill()
         process.wait()
@@ -57,7 +63,7 @@ def running(made, *words, first="pass") -> Iterator[tuple[subprocess.Popen[str],
 
 def client(address):
     base = address.split("?")[0].rstrip("/")
-    return httpx.Client(base_url=base, headers={"Origin": base}, timeout=60)
+    return httpx.Client(base_url=base, headers={"Origin": base}, timeout=600)
 
 
 def answers_of(browser, image, cls, said):
@@ -89,7 +95,7 @@ def test_a_killed_server_has_lost_no_answer_that_it_acknowledged(started):
         threads = [threading.Thread(target=work, args=(f"browser {i}", i)) for i in range(4)]
         for thread in threads:
             thread.start()
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while len(acknowledged) < 20 and time.monotonic() < end:
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)  # in the middle of the answers of four browsers
@@ -118,7 +124,7 @@ def test_a_stopped_server_leaves_all_answers_in_one_file(started, number):
     with running(started) as (process, address), client(address) as browser:
         assert browser.post("/api/answers", json={"browser": "me", **answers_of(browser, 0, 0, "yes")}).is_success
         process.send_signal(number)
-        process.wait(timeout=60)
+        process.wait(timeout=600)
     assert [path.name for path in (started.run / "review").glob("answers*")] == ["answers.sqlite"]
     with sqlite3.connect(started.run / "review" / "answers.sqlite") as connection:
         assert connection.execute("SELECT count(*) FROM answers").fetchone() == (1,)
@@ -141,7 +147,7 @@ def test_work_that_does_not_end_holds_no_server_that_was_told_to_stop(started, n
         with pytest.raises(httpx.ReadTimeout):
             browser.post("/api/export", json={"format": "csv"}, headers=review, timeout=0.5)
         process.send_signal(number)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=600)[1]
     assert process.returncode == 128 + number
     assert ("every answer that the page called saved is on disk" in said) == (stuck == "desk.write_record")
     check_after_restart(started, {("000.png", "cat"): "yes"})
@@ -155,7 +161,7 @@ def test_a_thread_that_waits_for_work_holds_no_server_that_has_closed(started):
     )
     with running(started, first=first) as (process, _):
         process.send_signal(signal.SIGTERM)
-        assert "ended without" not in process.communicate(timeout=60)[1]
+        assert "ended without" not in process.communicate(timeout=600)[1]
         assert process.returncode == 128 + signal.SIGTERM
 
 
@@ -172,7 +178,7 @@ def test_a_second_start_needs_no_torch_and_stops_at_ctrl_c(started):
     try:
         assert process.stdout.readline() == "[]\n"
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=60)
+        process.wait(timeout=600)
     finally:
         process.kill()
 
@@ -262,3 +268,23 @@ def test_start_addresses(host, token, address):
 
 def test_the_run_keeps_nothing_outside_its_folder(started):
     assert sorted(os.listdir(started.run)) == ["best", "labels.parquet", "review", "run.json"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_search_for_suspects_ends_with_the_review(started, tmp_path, number):
+    here = tmp_path / "process"
+    program = f"import os, pathlib; pathlib.Path({str(here)!r}).write_text(str(os.getpid())); import torch; {PROGRAM}"
+    look = "suspects.check_run = lambda *given: [torch.rand(2000, 2000) @ torch.rand(2000, 2000) for _ in range(10**6)]"
+    program = program.replace("import torch", f"import torch, partlabel.tasks.suspects as suspects; {look}")
+    first = f"import partlabel.app.review.suspecting as one; one.PROGRAM = {program!r}"
+    with running(started, first=first) as (process, address):
+        with client(address) as page:
+            headers = {REVIEW: page.get("/api/session").headers[REVIEW]}
+            assert page.get("/api/queue", params={"queue": "suspects"}, headers=headers).status_code == 200
+            wait_for(lambda: here.exists() and here.read_text())
+        process.send_signal(number)
+        _, said = process.communicate(timeout=600)
+        assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
+        assert said == ""
+        state = Path(f"/proc/{here.read_text()}/stat")  # that of a process whose parent was killed may stay as a zombie
+        wait_for(lambda: not state.exists() or state.read_text(encoding="utf-8").rsplit(")")[1].split()[0] == "Z")

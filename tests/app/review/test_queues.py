@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
+from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partlabel.app.review import queues
+from partlabel.app.review import queues, suspecting
 from partlabel.app.review.board import TOP, state
 from partlabel.app.review.queues import in_turns, mix
 from partlabel.app.review.suspecting import AT_WORK, NOT_YET
 from partlabel.app.review.views import Filter
 from partlabel.labels.table import LabelTable
-from partlabel.tasks.suspects import Checked, Suspects
-from tests.app.review.made import drawn_table, make_run
+from tests.app.review.made import drawn_table, make_run, wait_for
 from tests.reference import review as reference
 
 
@@ -104,45 +104,70 @@ def test_a_second_start_computes_nothing(made, monkeypatch):
     assert second.page("questions", Filter(), False, 0, 9) == first.page("questions", Filter(), False, 0, 9)
 
 
-def wait(until, seconds=10.0):
-    end = time.monotonic() + seconds
-    while not until():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
-
-
 def reason(desk):
     return desk.session(None)["queues"][2]["reason"]
 
 
-def test_suspects_are_looked_for_when_they_are_first_asked_for_and_kept(made, desk, monkeypatch):
-    given = made.table.without_origin("model")
+FOUND = """
+import numpy as np
+import partlabel.tasks.suspects as suspects
+from partlabel.app.review.suspecting import look
+def check(run, table, images):
+    given = table.without_origin("model")
     at = given.pair_images()[:3], given.indices[:3].astype(np.int64)
-    listed = Suspects(*at, given.values[:3], np.full(3, 0.9), 10, ())
-    calls = []
+    return suspects.Checked(suspects.Suspects(*at, given.values[:3], np.full(3, 0.9), 10, ()), given, [], False)
+suspects.check_run = check
+"""
 
-    def look(run, table, images):
-        calls.append(run)
-        wait(lambda: reason(desk) == AT_WORK)
-        return Checked(listed, given, [], False)
 
-    monkeypatch.setattr("partlabel.tasks.suspects.check_run", look)
+@pytest.mark.slow
+def test_suspects_are_looked_for_when_they_are_first_asked_for_and_kept(made, desk, monkeypatch, tmp_path):
+    given = made.table.without_origin("model")
+    go = tmp_path / "go"
+    waiting = f"import pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists():\n    time.sleep(0.01)\n"
+    monkeypatch.setattr(suspecting, "PROGRAM", f"{FOUND}\n{waiting}look()")
     assert reason(desk) == NOT_YET
-    assert calls == []
     assert desk.page("suspects", Filter(), False, 0, 9)["total"] == 0
-    wait(lambda: reason(desk) is None)
+    assert reason(desk) == AT_WORK
+    go.touch()
+    wait_for(lambda: reason(desk) != AT_WORK)
+    assert reason(desk) is None
     page = desk.page("suspects", Filter(), False, 0, 9)
+    at = given.pair_images()[:3], given.indices[:3].astype(np.int64)
     assert [(item["image"], item["class"]) for item in page["items"]] == [*zip(*(a.tolist() for a in at), strict=True)]
     assert {item["origin"] for item in page["items"]} == {"given"}
+    monkeypatch.setattr(suspecting, "PROGRAM", "raise SystemExit(1)")
     again = made.open()
     assert again.page("suspects", Filter(), False, 0, 9) == page
-    assert len(calls) == 1
 
 
-def test_why_there_are_no_suspects_is_said(desk):
-    desk.page("suspects", Filter(), False, 0, 9)  # the made run has no settings of a training
-    wait(lambda: reason(desk) not in (NOT_YET, AT_WORK))
-    assert reason(desk).startswith("Suspects cannot be found")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (suspecting.PROGRAM, "config.toml: cannot be read"),  # the made run has no settings of a training
+        ("import os; os.abort()", "ended by the machine, which may lack memory; see "),
+        ("import sys; sys.stdin.buffer.read(9); print('library')", "ended by the machine"),
+        ("raise KeyError('odd')", "ended by the machine"),
+    ],
+)
+def test_why_there_are_no_suspects_is_said(desk, monkeypatch, program, said):
+    monkeypatch.setattr(suspecting, "PROGRAM", program)
+    desk.page("suspects", Filter(), False, 0, 9)
+    wait_for(lambda: reason(desk) not in (NOT_YET, AT_WORK))
+    assert reason(desk).startswith("Suspects cannot be found: ")
+    assert said in reason(desk)
+    if "KeyError" in program:
+        assert "KeyError: 'odd'" in Path(reason(desk).split("see ")[1].rstrip(".")).read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_search_ends_with_the_review(desk, monkeypatch):
+    monkeypatch.setattr(suspecting, "PROGRAM", "import time; time.sleep(600)")
+    desk.page("suspects", Filter(), False, 0, 9)
+    wait_for(lambda: desk.suspecting._process is not None)
+    desk.close()
+    assert desk.suspecting._process.returncode != 0
 
 
 def test_states_of_the_model(desk, made):

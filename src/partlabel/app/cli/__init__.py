@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -38,6 +39,8 @@ from partlabel.core.errors import PartlabelWarning, UserError, heard
 from partlabel.core.text import shown, speak_any_sign
 
 __all__ = ["app", "main"]
+
+E = TypeVar("E", bound=Exception)
 
 #: parameters that name a file to be written
 _WRITTEN = ("output", "held_out")
@@ -175,12 +178,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 app(words)
         except CycloptsError as error:
             mistake = UserError(f"{error}\nTry: {' '.join(['partlabel', *(error.command_chain or ()), '--help'])}")
-            _say(f"partlabel: {_of_all(mistake, words)}")
-            return 2
+            return _refused(_of_all(mistake, words), words)
         except UserError as error:
-            _say(f"partlabel: {_of_all(error, words)}")
-            _say_more(error, words)
-            return 2
+            return _refused(_of_all(error, words), words)
         except BrokenPipeError:
             # The reader of a pipe, such as `head`, has seen enough. Python would complain again while closing.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -190,34 +190,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _say("partlabel: stopped")
             return 130
         except Exception as error:
-            return _failed(error, words)
+            return _failed(_of_all(error, words), words)
     return 0
 
 
-def _of_all(error: UserError, words: list[str]) -> UserError:
-    """The mistake that is said of all processes of a training, in the one that says it; the others end here."""
-    if words[:1] != ["train"] or processes().world == 1:
+def _of_all(error: E, words: list[str]) -> E:
+    """What is said of all processes of a training, in the one that says it; the others end here."""
+    if processes().world == 1:
         return error
     from partlabel.training.engine import before_start
-    from partlabel.training.meeting import have_met
+    from partlabel.training.meeting import SILENCE, have_met, is_first_to_say
 
+    if words[:1] != ["train"]:
+        if isinstance(error, UserError) and not is_first_to_say(str(error)):
+            time.sleep(SILENCE)  # torchrun ends all when one has ended
+            raise SystemExit(2)
+        return error
     if have_met():
         return error
     try:
         with before_start():
             raise error
-    except UserError as said:
+    except type(error) as said:
         return said
 
 
-def _say_more(error: UserError, words: list[str]) -> None:
-    """Say where the words of a library are, and that memory was short where a sentence takes it for damage."""
+def _refused(error: UserError, words: list[str]) -> int:
+    """Say a mistake, where a library's words are, and that memory was short where a sentence takes it for damage."""
+    _say(f"partlabel: {error}")
     from partlabel.core.trouble import library_said_more, short_of_memory
 
     if short_of_memory(error) and "memory" not in error.message:
         _say("  memory was short, which may be all that is wrong: end other programs and try again")
     if library_said_more(error):
         _say_where(error, words, "what the library said")
+    return 2
 
 
 def _failed(error: Exception, words: list[str]) -> int:

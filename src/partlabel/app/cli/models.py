@@ -187,8 +187,12 @@ def _say_predicted(
         "left_out": left_out,
     }
     lines = [f"{output}: {plural(count, 'image')}, {plural(len(model.classes), 'class')}"]
-    sources = ", ".join(f"{count:,} {name}" for name, count in decided["sources"].items())
-    lines.append(f"thresholds: {model.threshold_goal} ({sources})")
+    zero, never = (decided["sources"].get(name, 0) for name in ("default", "never"))
+    words = [f"score 0 for {plural(zero, 'class')} where none was chosen"] if zero else []
+    words += [f"never reached by {plural(never, 'class')} without a known label"] if never else []
+    chosen = len(model.classes) - zero - never
+    words = [f"{model.threshold_goal}{f' of {chosen:,}' if words else ''}", *words] if chosen else words
+    lines.append(f"thresholds: {', '.join(words)}")
     lines += [f"left out: {path}: {reason}" for path, reason in bad]
     report(result, "\n".join([*lines, *_named(left_out)]))
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from partlabel.core.errors import UserError
+from partlabel.core.special import refuse_special, special
 from partlabel.core.text import not_imported
 
 #: arguments that name a folder; others name a file, or a run, which is either
@@ -53,6 +54,8 @@ def check_paths(command: str, given: inspect.BoundArguments) -> None:
             reason = "" if path.is_dir() else there or f"not a folder: {path}{_meant(path)}"
         else:
             reason = "" if path.exists() else f"there is no {path}{_meant(path)}"
+            if word := special(path):
+                reason = f"{path} is {word}, not a file"
             if name in _TABLES and path.is_file() and (instead := not_imported(str(path))):
                 reason = f"{path} {instead}"
             elif name in _TABLES and path.is_dir():
@@ -80,6 +83,8 @@ def check_sources(words: Sequence[str]) -> None:
     sources = [Path(word) for word in named if not _is_pattern(word)]
     if wrong := [f"there is no {path}{_meant(path)}" for path in sources if not path.exists()]:
         raise UserError(wrong[0]) if len(wrong) == 1 else UserError("some files are not there", wrong)
+    for path in sources:
+        refuse_special(path)
 
 
 def _is_pattern(path: str) -> bool:
@@ -120,6 +125,8 @@ def _unwritable(path: Path, *, folder: bool) -> str:
 
 def _meant(path: Path) -> str:
     """A name beside the mistyped one that looks like it, as a question."""
+    if os.path.islink(path):
+        return " (it is a link to nothing)"
     try:
         beside = [entry.name for _, entry in zip(range(_MANY), os.scandir(path.parent), strict=False)]
     except OSError:

@@ -289,7 +289,8 @@ class Desk:
         }
 
     def close(self) -> None:
-        """Write the record of all answers, where the disk allows, and close their store."""
+        """End the search for suspects, write the record of answers where the disk allows, and close their store."""
+        self.suspecting.close()
         with suppress(UserError, StoreError):
             write_record(self.store, self.home / RECORD)
         self.store.close()

@@ -1,9 +1,20 @@
-"""The queue of suspects, which takes a while: it is made in a thread when it is first asked for, and then kept."""
+"""The queue of suspects, which takes a while: it is made when it is first asked for, in a process of its own, and kept.
+
+A review can end at any moment, and a thread cannot be ended: one that is inside PyTorch while Python ends aborts the
+process. The other process ends with the review, also where that is killed.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
 import threading
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -15,6 +26,9 @@ from partlabel.labels.table import LabelTable
 
 NOT_YET = "Not looked for yet. Opening this list starts the search, which takes a while."
 AT_WORK = "Looking for suspects. This takes a while; you can go on with another list."
+#: what the other process runs
+PROGRAM = "from partlabel.app.review.suspecting import look; look()"
+_WORDS = ["partlabel", "review", "suspects"]
 
 
 class Suspecting:
@@ -31,9 +45,10 @@ class Suspecting:
     """
 
     def __init__(self, run: Path, table: LabelTable, folder: Path, path: Path) -> None:
-        self._run, self._table, self._folder, self._path = run, table, folder, path
+        self._task = (run, table, folder, path)
         self._lock = threading.Lock()
-        self._started = False
+        self._started = self._closed = False
+        self._process: subprocess.Popen[bytes] | None = None
         self._keys: Keys | None = read_array(path, None, np.int64)
         self.reason: str | None = NOT_YET if self._keys is None else None
 
@@ -46,25 +61,89 @@ class Suspecting:
         with self._lock:
             if self._keys is None and start and not self._started:
                 self._started, self.reason = True, AT_WORK
-                threading.Thread(target=self._look, name="suspects", daemon=True).start()
+                threading.Thread(target=self._wait, name="suspects", daemon=True).start()
             return self._keys
 
-    def _look(self) -> None:
-        from partlabel.tasks.suspects import check_run
-
-        try:
-            found = check_run(self._run, self._table, self._folder)
-            rows = self._table.image_index(found.table.images)
-            columns = np.array([self._table.class_index(name) for name in found.table.classes], np.int64)
-            keys = columns[found.suspects.cls] * self._table.num_images + rows[found.suspects.image]
-            write_array(self._path, keys.astype(np.int64))
-        except UserError as error:
-            self.reason = f"Suspects cannot be found: {error.message}."
-            return
-        except Exception as error:
-            reason = machine_says(error) or "by a fault of partlabel"
-            path = keep(error, ["partlabel", "review", "suspects"])
-            self.reason = f"Suspects cannot be found: {reason}" + ("." if path is None else f"; see {path}.")
-            return
+    def close(self) -> None:
+        """End the search."""
         with self._lock:
-            self._keys, self.reason = keys, None
+            self._closed = True
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+
+    def _wait(self) -> None:
+        """Let the other process look, and take what it found."""
+        try:
+            with tempfile.TemporaryFile() as said:
+                reason = self._ask(said)
+                said.seek(0)
+                if reason is None:
+                    path = keep(RuntimeError(said.read().decode(errors="replace")), _WORDS)
+                    reason = "the search was ended by the machine, which may lack memory"
+                    reason += "" if path is None else f"; see {path}"
+        except OSError as error:
+            reason = machine_says(error) or str(error)
+        found = None if reason else read_array(self._task[-1], None, np.int64)
+        with self._lock:
+            self._keys = found
+            self.reason = None if found is not None else f"Suspects cannot be found: {reason or 'the list is gone'}."
+
+    def _ask(self, said: IO[bytes]) -> str | None:
+        """Why there are no suspects, empty where there are; None if the other process does not tell."""
+        with self._lock:
+            if self._closed:
+                return "the review has ended"
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,  # Ctrl+C is for the review, which ends the search
+            )  # fmt: skip
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        with stdin, stdout:  # the other process ends where its input does
+            try:
+                pickle.dump(self._task, stdin)
+                stdin.flush()
+            except BrokenPipeError:
+                return None
+            lines = stdout.read().splitlines()
+        self._process.wait()
+        try:
+            return json.loads(lines[-1])["reason"]
+        except (IndexError, ValueError):
+            return None
+
+
+def look() -> None:
+    """Look for suspects as :class:`Suspecting` asks on standard input, and say there why there are none."""
+    task = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_end_with_the_review, daemon=True).start()
+    print(json.dumps({"reason": _look(*task)}), flush=True)
+    os._exit(0)  # the thread that waits is inside a read
+
+
+def _end_with_the_review() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def _look(run: Path, table: LabelTable, folder: Path, path: Path) -> str:
+    """Store the suspects; why that cannot be done, empty where it is."""
+    from partlabel.tasks.suspects import check_run
+
+    try:
+        found = check_run(run, table, folder)
+        rows = table.image_index(found.table.images)
+        columns = np.array([table.class_index(name) for name in found.table.classes], np.int64)
+        keys = columns[found.suspects.cls] * table.num_images + rows[found.suspects.image]
+        write_array(path, keys.astype(np.int64))
+    except UserError as error:
+        return error.message
+    except Exception as error:
+        reason = machine_says(error) or "by a fault of partlabel"
+        kept = keep(error, _WORDS)
+        return reason + ("" if kept is None else f"; see {kept}")
+    return ""

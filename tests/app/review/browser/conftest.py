@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +17,9 @@ from PIL import Image
 
 from partlabel import LabelTable, train
 from partlabel.app.demo.digits import CLASSES, draw_scenes
+from tests.app.review.test_process import serve
 from tests.pictures import tiny_config
+from tests.processes import Started, free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -30,8 +30,11 @@ EVIL_FILE = "<img src=x onerror=alert(1)>.png"
 EVIL_CLASS = "<img src=x onerror=alert(2)>"
 LONG_CLASS = "three, written by hand in blue ink on a form that was scanned at two hundred dots per inch"
 NAMES = tuple({"two": EVIL_CLASS, "three": LONG_CLASS}.get(name, name) for name in CLASSES)
-#: milliseconds that the page may take on a busy machine
-PATIENCE = 20_000
+#: Notices go after six seconds, which a busy machine may stand still for: they stay in the tests.
+NOTICES_STAY = """(() => {
+  const plain = window.setTimeout.bind(window);
+  window.setTimeout = (act, wait, ...rest) => plain(act, wait === 6000 ? 1e8 : wait, ...rest);
+})()"""
 
 
 @dataclass
@@ -42,29 +45,18 @@ class Served:
     images: Path
     labels: Path
     address: str = ""
-    process: subprocess.Popen[str] | None = None
+    process: Started | None = None
 
     def start(self) -> None:
-        port = self.address.rstrip("/").rpartition(":")[2] or "0"
-        command = [sys.executable, "-m", "partlabel", "review", str(self.run), "--images", str(self.images)]
-        self.process = subprocess.Popen(
-            [*command, "--labels", str(self.labels), "--port", port],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        said = []
-        for line in self.process.stdout:
-            said.append(line)
-            if "http://" in line:
-                self.address = line[line.index("http://") :].split()[0]
-                return
-        pytest.fail(f"the server did not start: {''.join(said)}")
+        port = self.address.rstrip("/").rpartition(":")[2] or str(free_port())
+        words = ["review", str(self.run), "--images", str(self.images), "--labels", str(self.labels), "--port", port]
+        self.process = Started(serve, (words,), self.run.parent / f"said-{secrets.token_hex(4)}")
+        line = self.process.hear("http://")
+        self.address = line[line.index("http://") :].split()[0]
 
     def kill(self) -> None:
         assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
         self.process.wait()
 
     def answers(self) -> dict[tuple[str, str], str]:
@@ -156,7 +148,7 @@ def watch() -> Iterator[Watch]:
 def browsing(chromium: Browser, watch: Watch, **options: Any) -> Iterator[Page]:
     """A page in a browser of its own: own storage, own name."""
     context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
-    context.set_default_timeout(PATIENCE)
+    context.add_init_script(NOTICES_STAY)
     page = context.new_page()
     watch.follow(page)
     try:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 def open_page(page: Page, server: Served, place: str = "") -> None:
     page.goto(f"{server.address}{place}")
     page.wait_for_selector(".label-row, .cell, .blank .blank-title")
+    # the grid measures how many cells fit once they are laid out
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def question(page: Page) -> str:
@@ -27,6 +29,9 @@ def file(page: Page) -> str:
 
 
 def asked(page: Page) -> tuple[str, str]:
+    page.wait_for_function(
+        "() => document.querySelector('#single .question bdi')?.textContent"
+    )  # of a page just loaded
     return file(page), question(page)
 
 
@@ -41,6 +46,22 @@ def answer(page: Page, key: str) -> tuple[str, str]:
     page.keyboard.press(key)
     page.wait_for_function("said => document.querySelector('#single .kicker')?.textContent !== said", arg=before)
     return pair
+
+
+def next_page(page: Page) -> None:
+    """Save the page of the grid by a key and wait for the next one, or for the end."""
+    before = page.locator("#sheet .kicker").inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        """said => document.querySelector('#sheet .kicker').textContent !== said
+            || document.querySelector('#blank .blank-title')?.checkVisibility()""",
+        arg=before,
+    )
+
+
+def try_now(page: Page) -> None:
+    """Press "Try now", which may be gone already, as the page tries by itself."""
+    page.locator("#offline button").dispatch_event("click")
 
 
 def tab_to(page: Page, selector: str) -> None:
@@ -66,6 +87,6 @@ def too_small(page: Page) -> list[str]:
 def fits(page: Page, what: object = "") -> None:
     """Check that nothing is wider than the window, once the layout has settled."""
     try:
-        page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth", timeout=2_000)
+        page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth", timeout=60_000)
     except TimeoutError:
         pytest.fail(f"scrolls sideways: {what}")
