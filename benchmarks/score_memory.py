@@ -236,8 +236,11 @@ def keep(row: dict[str, Any]) -> None:
         own = {each["images"]: each for each in rows if each["task"] == name and each[ends[1]] is not None}
         beyond = {size: (each[ends[0]] - each[ends[1]]) * 2**20 for size, each in own.items()}
         slopes[name] = {f"{low}-{high}": (beyond[high] - beyond[low]) / (high - low) for low, high in pairwise(own)}
+    measured = {(own["task"], own["images"]) for own in rows}
+    missing = [f"{name}, {size} images" for name in TASKS for size in SIZES if (name, size) not in measured]
     result = {
         "method": METHOD,
+        "not_measured": missing,
         "classes": CLASSES,
         "known_labels_of_an_image": KNOWN,
         "rows": rows,

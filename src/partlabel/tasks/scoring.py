@@ -252,8 +252,9 @@ def write_predictions(
         step = max(1, _DECIDED // max(scores.num_classes, 1))
         for start, values in scores.in_order():
             for low in range(0, len(values), step):
-                some = values[low : low + step]
-                writer.add(names[start + low : start + low + len(some)], *decided(model, some))
+                high = min(low + step, len(values))
+                writer.add(names[start + low : start + high], *decided(model, values[low:high]))
+            del values  # or it is held while the next ones are read
 
 
 def model_digest(model: Model | OnnxModel, device: str) -> str:
