@@ -28,6 +28,8 @@ PRELOADED = [
     "partlabel.app.cli.runs",
     "partlabel.app.cli.steps",
     "pytest",
+    "httpx",
+    "pandas",  # which pyarrow imports at the first list that becomes an array
     "lxml.etree",
     "pyarrow.csv",
     "pyarrow.json",

@@ -8,10 +8,14 @@ from contextlib import suppress
 
 import pytest
 
-from partlabel import LabelTable
+from partlabel import LabelTable, formats
 from partlabel.core.errors import UserError
 from partlabel.core.lock import holding
+from partlabel.core.records import read_record
+from partlabel.core.sealed import open_sealed
 from partlabel.core.special import check_folder, refuse_special, special
+from partlabel.models.score_files import ScoreFile
+from partlabel.models.stored import read_state
 
 pytestmark = pytest.mark.linux
 
@@ -90,6 +94,27 @@ def test_a_lock_is_written_through_no_link(name, kind, tmp_path):
     assert kind != "there" or outside.read_text() == "mine"
 
 
-def test_a_table_that_is_a_pipe_is_not_waited_for(odd):
+@pytest.mark.parametrize(
+    "read",
+    [LabelTable.read_parquet, ScoreFile, read_record, read_state, lambda path: formats.read("coco", path)],
+)
+def test_what_is_a_pipe_is_not_waited_for(read, odd):
     with pytest.raises(UserError, match="is a pipe, not a file"):
-        LabelTable.read_parquet(odd / "pipe")
+        read(odd / "pipe")
+
+
+@pytest.mark.parametrize("format", ["voc", "labelme", "fiftyone", "yolo"])
+def test_a_folder_of_annotations_with_a_pipe_in_it(format, odd):
+    with pytest.raises(UserError, match="holds what is no file"):
+        formats.read(format, odd)
+
+
+def test_a_file_that_an_option_names(odd, tmp_path):
+    (tmp_path / "a.json").write_text("{}")
+    with pytest.raises(UserError, match="pipe: is a pipe"):
+        formats.read("coco", tmp_path / "a.json", classes=str(odd / "pipe"))
+
+
+def test_stored_features_that_are_a_pipe_count_as_damaged(odd):
+    with pytest.raises(ValueError, match="is a pipe"):
+        open_sealed(odd / "pipe")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.core.files import replacing
+from partlabel.core.special import special
 
 #: bytes of the checksum (CRC-32, as a number) at the end
 _SEAL = 4
@@ -55,6 +56,8 @@ def open_sealed(path: Path, *, check: bool = True, count: int | None = None) -> 
         ValueError: it is damaged, or of another kind.
     """
     arrays: list[NDArray[Any]] = []
+    if (word := special(path)) is not None:
+        raise ValueError(f"{path}: is {word}")
     with open(path, "rb") as file:
         end = os.fstat(file.fileno()).st_size - _SEAL
         if check and _sum(file, end) != int.from_bytes(file.read(_SEAL), "little"):

@@ -59,12 +59,12 @@ def check_folder(folder: Path, *, written: bool = False) -> None:
         elif written and entry.is_symlink() and not os.path.realpath(entry.path).startswith(top + os.sep):
             wrong.append(f"{entry.path}: is a link that leads out of the folder; put there what it leads to")
     if wrong:
-        raise UserError(f"{folder}: holds what no run has", sorted(wrong)) if len(wrong) > 1 else UserError(wrong[0])
+        raise UserError(f"{folder}: holds what is no file", sorted(wrong)) if len(wrong) > 1 else UserError(wrong[0])
 
 
 def _walk(folder: str | os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
     """Give all entries that are no folders, of a folder and those below it."""
-    with suppress(OSError), os.scandir(folder) as entries:
+    with suppress(OSError, ValueError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from _walk(entry.path)

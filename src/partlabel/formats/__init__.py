@@ -6,12 +6,14 @@ A format is one module; ``FORMATS`` is the only place that lists them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from partlabel.core.errors import UserError
+from partlabel.core.special import check_folder, refuse_special
 from partlabel.formats import (
     chexpert,
     coco,
@@ -137,6 +139,7 @@ def read(
             f"the format {format} reads one source at a time, not {len(paths)}; import each by itself and put the "
             "label tables together with partlabel labels merge"
         )
+    _check_plain(paths, options)
     try:
         return chosen.read(paths if chosen.several else paths[0], given)
     except MemoryError as error:
@@ -144,6 +147,14 @@ def read(
         raise UserError(
             f"{named}: not enough memory for its labels; choose classes with classes=FILE, or import it in parts"
         ) from error
+
+
+def _check_plain(paths: list[str], options: Mapping[str, Any]) -> None:
+    """Refuse pipes and the like, in folders too, and in the place of files that options name."""
+    for path in [*paths, *(value for value in options.values() if isinstance(value, str | os.PathLike))]:
+        refuse_special(path)
+    for path in paths:
+        check_folder(Path(path))
 
 
 def write(format: str, table: LabelTable, path: str | os.PathLike[str]) -> None:
