@@ -168,7 +168,9 @@ def test_why_there_are_no_suspects_is_said(desk, monkeypatch, tmp_path, program,
         assert "KeyError: 'odd'" in Path(reason(desk).split("see ")[1].rstrip(".")).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("executable", "said"), [(None, "where its own program is"), ("gone", "Suspects cannot be found: ")])
+@pytest.mark.parametrize(
+    ("executable", "said"), [(None, "where its own program is"), ("gone", "Suspects cannot be found: ")]
+)
 def test_a_search_that_cannot_be_started_is_said(desk, monkeypatch, executable, said):
     monkeypatch.setattr(suspecting, "get_executable", lambda: executable)
     desk.page("suspects", Filter(), False, 0, 9)

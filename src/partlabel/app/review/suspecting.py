@@ -92,13 +92,14 @@ class Suspecting:
         executable = get_executable()  # a program that Python is a part of may set another one than its own
         if not executable:
             raise UserError("Python does not know where its own program is")
+        path = os.pathsep.join(each for each in sys.path if each and isinstance(each, str))  # Python passes over others
         with self._lock:
             if self._closed:
                 return "the review has ended"
             self._process = subprocess.Popen(
                 [executable, "-P", "-c", PROGRAM],  # without -P, a queue.py of the current folder would be imported
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each and type(each) is str)},
+                env=os.environ | {"PYTHONPATH": path},
                 start_new_session=True,  # Ctrl+C is for the review, which ends the search
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
             )  # fmt: skip
