@@ -38,7 +38,7 @@ from tests.disk.matrix import PRELOADED, kind_of, unsaid
 from tests.strangers.damage import spoil
 
 #: seconds of processor time, seconds in all, and bytes that a command may take beyond what it begins with
-PATIENCE, IN_ALL, MEMORY = 10, 60, 3 * 2**30
+PATIENCE, IN_ALL, MEMORY = 60, 600, 3 * 2**30
 #: which commands read a file, by the beginning of its name; the first that fits
 _SCORE = ("predict csv", "evaluate", "relabel", "complete", "suspects", "next", "review", "go on", "export pt2")
 _TELL = ("report", "show", "thresholds", "resume", "complete", "suspects", "next", "review")

@@ -183,7 +183,7 @@ multiprocessing.set_start_method(sys.argv[2], force=True)
 with holding(sys.argv[1], "partlabel train"):
     process = multiprocessing.Process(target=print)
     process.start()
-    process.join(60)
+    process.join(600)
     print(process.exitcode)
 """
 
