@@ -1,12 +1,15 @@
 """Peak memory of what stands behind the scores, at 1,000, 5,000 and 20,000 images of 9,605 classes.
 
 Run ``python -m benchmarks.score_memory``, or with names of tasks to measure those alone; rows of others stay. Images
-are noise (``shards`` and ``predict`` score up to 5,000 of them; for the other tasks scores are drawn and lie in shards,
-for ``review`` in the store that all commands share), the model has random weights, and twenty labels of each image are
-known. Each task runs in a process of
-its own, forked from one that has imported everything; what it holds before the task (libraries, model, label table) is
-given beside its peak. ``anonymous_mb`` is the peak of what is no page of a mapped file, looked at every 20 ms: pages of
-the arrays on disk behind the review are the system's to drop. Results are in ``benchmarks/results/score_memory.json``.
+are noise (``shards`` and ``predict`` score them; for the other tasks scores are drawn and lie in shards, for ``review``
+in the store that all commands share), the model has random weights, and twenty labels of each image are known. Each
+task runs in a process of its own, forked from one that has imported everything; what it holds before the task
+(libraries, model, label table) is given beside its peak. ``anonymous_mb`` is the peak of what is no page of a mapped
+file, looked at every 20 ms: pages of the arrays on disk behind the review are the system's to drop.
+
+All rows are of one method: memory that is freed goes back to the system at once (glibc would keep arrays of up to 32
+MB, which looks like memory in use), and a table that a task reads from the run is not held twice. Results are in
+``benchmarks/results/score_memory.json``.
 """
 
 from __future__ import annotations
@@ -50,15 +53,16 @@ from partlabel.training.thresholds import fit_run
 
 RESULT = Path(__file__).parent / "results" / "score_memory.json"
 CLASSES, KNOWN, SIZES = 9_605, 20, (1_000, 5_000, 20_000)
-#: images that are scored, which takes minutes
-IMAGES = 5_000
+#: how memory is measured; a row of another way is measured anew or dropped
+METHOD = "resident peak of an own process; freed memory goes back at once; the table of a run is held once"
 TASKS = (
     *("shards", "predict", "evaluate", "next", "complete"),
     *("relabel", "relabel by class", "suspects", "review", "thresholds"),
 )
 #: what the functions of ``partlabel`` load when they are called, so that it counts as libraries
 LOADED = (choose_of, check_scores, write_card, fit_run)
-OF_IMAGES = ("shards", "predict")
+#: tasks that read labels from the run
+OF_RUN = ("suspects", "thresholds")
 
 
 def status(name: str) -> float:
@@ -85,7 +89,7 @@ def make(folder: Path, sizes: tuple[int, ...]) -> None:
     (folder / "photos").mkdir(parents=True)
     random = np.random.default_rng(0)
     names = [f"{i:05}.png" for i in range(max(SIZES))]
-    for name in names[: max(*sizes, IMAGES)]:
+    for name in names[: max(sizes)]:
         Image.fromarray(random.integers(0, 255, (32, 32, 3), dtype=np.uint8)).save(folder / "photos" / name)
     torch.manual_seed(0)
     classes = [f"class {c}" for c in range(CLASSES)]
@@ -151,8 +155,7 @@ def draw(folder: Path, model: Model, names: list[str]) -> None:
 
 def task(folder: Path, name: str, size: int) -> None:
     """Carry out one task, and say what it took."""
-    if platform.libc_ver()[0] == "glibc":  # M_MMAP_THRESHOLD: what is freed goes back, so the peak is what is in use
-        ctypes.CDLL(None).mallopt(-3, 2**17)
+    ctypes.CDLL(None).mallopt(-3, 2**17)  # M_MMAP_THRESHOLD of glibc: what is freed goes back
     torch.set_num_threads(1)
     table, model = LabelTable.read_parquet(folder / f"{size}.parquet"), Model.load(folder / "model")
     with torch.inference_mode():
@@ -160,7 +163,9 @@ def task(folder: Path, name: str, size: int) -> None:
     before, watch, start, stored = status("VmHWM"), Watch(), time.time(), folder / f"scores-{size}"
     watch.start()
     names, run = table.images.to_pylist(), folder / f"run-{size}"
-    more: dict[str, Any] = {"freed_memory_goes_back": platform.libc_ver()[0] == "glibc"}
+    more: dict[str, Any] = {}
+    if name in OF_RUN:
+        del table
     if name == "shards":
         predict_shards(model, folder / "photos", folder / f"shards-{size}", names=names, keep=Keep())
     elif name == "predict":
@@ -213,15 +218,15 @@ def main() -> None:
             for name in chosen.task or TASKS:
                 if name == "review":
                     aside(store, folder, size)
-                if name not in OF_IMAGES or size <= IMAGES:
-                    aside(task, folder, name, size)
-                    keep(json.loads((folder / "row.json").read_text(encoding="utf-8")))
+                aside(task, folder, name, size)
+                keep(json.loads((folder / "row.json").read_text(encoding="utf-8")))
 
 
 def keep(row: dict[str, Any]) -> None:
     """Put a row into the results, and the slopes that come out."""
     print(row, flush=True)
-    stored = json.loads(RESULT.read_text(encoding="utf-8"))["rows"] if RESULT.is_file() else []
+    stored = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {}
+    stored = stored["rows"] if stored.get("method") == METHOD else []
     place = (row["task"], row["images"])
     rows = [*(other for other in stored if (other["task"], other["images"]) != place), row]
     rows.sort(key=lambda own: (TASKS.index(own["task"]), own["images"]))
@@ -231,7 +236,16 @@ def keep(row: dict[str, Any]) -> None:
         own = {each["images"]: each for each in rows if each["task"] == name and each[ends[1]] is not None}
         beyond = {size: (each[ends[0]] - each[ends[1]]) * 2**20 for size, each in own.items()}
         slopes[name] = {f"{low}-{high}": (beyond[high] - beyond[low]) / (high - low) for low, high in pairwise(own)}
-    result = {"classes": CLASSES, "known_labels_of_an_image": KNOWN, "rows": rows, "bytes_an_image_beyond": slopes}
+    measured = {(own["task"], own["images"]) for own in rows}
+    missing = [f"{name}, {size} images" for name in TASKS for size in SIZES if (name, size) not in measured]
+    result = {
+        "method": METHOD,
+        "not_measured": missing,
+        "classes": CLASSES,
+        "known_labels_of_an_image": KNOWN,
+        "rows": rows,
+        "bytes_an_image_beyond": slopes,
+    }
     write_json(RESULT, {**result, "machine": platform.machine(), "python": platform.python_version()})
 
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel.core.errors import UserError
-from partlabel.metrics.calibration import MIN_SLOPE, Calibration, _newton, fit, reliability, sigmoid
+from partlabel.metrics import calibration
+from partlabel.metrics.calibration import MIN_SLOPE, Calibration, _newton, fit, fit_classes, reliability, sigmoid
 from tests.reference import calibration as naive
 
 
@@ -22,10 +23,12 @@ def drawn(slope, offset, counts, seed=0):
 
 
 def test_probabilities_by_hand():
-    calibration = Calibration((1.0, 2.0), (0.0, -1.0))
-    found = calibration.probabilities(np.array([[0.0, 0.5], [np.log(3), 0.5 + np.log(2)]], np.float32))
+    fitted = Calibration((1.0, 2.0), (0.0, -1.0))
+    found = fitted.probabilities(np.array([[0.0, 0.5], [np.log(3), 0.5 + np.log(2)]], np.float32))
     assert found == pytest.approx(np.array([[0.5, 0.5], [0.75, 0.8]]), abs=1e-6)
-    assert calibration.of(1, np.array([0.5])) == pytest.approx([0.5])
+    assert fitted.of(1, np.array([0.5])) == pytest.approx([0.5])
+    pairs = fitted.of_pairs(np.array([9.0, 0.5, 0.0]), np.array([0, 1, 0]))
+    assert pairs(slice(1, 3)) == pytest.approx([0.5, 0.5])
     assert sigmoid(np.array([-1e4, 1e4])).tolist() == [0, 1]
 
 
@@ -131,3 +134,31 @@ def test_scores_of_a_diverged_training_are_refused_in_a_sentence():
         fit(scores, classes, present, 1)
     with pytest.raises(UserError, match="diverged"):
         fit(np.array([np.nan, 1.0, 0.0]), classes, present, 1)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 100])
+def test_labels_are_looked_at_some_at_a_time_with_the_same_result_to_the_bit(monkeypatch, at_once):
+    x, cls, present = drawn([0.5, 1.0, 2.0, 1.0], [1.0, 0.0, -2.0, 3.0], [90, 40, 3, 1])
+    weight = np.random.default_rng(1).integers(0, 3, len(x)).astype(float)
+    whole = fit_classes(x, cls, present, 5)
+    again, bins = whole.again(x, cls, present, weight), reliability(sigmoid(x), present)
+    monkeypatch.setattr(calibration, "_AT_ONCE", at_once)
+    for scores, classes in ((x, cls), (x, cls.astype(np.int32))):
+        found = fit_classes(scores, classes, present, 5)
+        assert all(np.array_equal(getattr(found, name), getattr(whole, name)) for name in ("theta", "mean", "spread"))
+    assert np.array_equal(found.again(x, cls, present, weight), again)
+    own = reliability(sigmoid(x), present)
+    for name in ("count", "probability", "observed", "error"):
+        assert np.array_equal(getattr(own, name), getattr(bins, name), equal_nan=True)
+    assert own.brier == pytest.approx(bins.brier, rel=1e-12)  # a sum over all labels, by parts
+
+
+def test_a_label_may_count_as_present_in_part():
+    """As the same label twice, present and absent, with weights that share it out."""
+    x, cls, present = drawn([0.5, 1.0], [1.0, 0.0], [60, 40])
+    share = np.random.default_rng(2).random(len(x))
+    fits = fit_classes(x, cls, present, 2)
+    assert fits is not None
+    both = np.append(np.ones(len(x), bool), np.zeros(len(x), bool))
+    twice = fits.again(np.tile(x, 2), np.tile(cls, 2), both, np.append(share, 1 - share))
+    assert fits.again(x, cls, share) == pytest.approx(twice, rel=1e-9)

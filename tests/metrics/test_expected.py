@@ -60,3 +60,18 @@ def test_macro_f1_on_all_labels_is_not_worse(present_known, absent_known, gain):
             alone[c] = one.values[0]
         points.append(100 * (evaluate(scores, truth, limits).macro_f1 - evaluate(scores, truth, alone).macro_f1))
     assert np.mean(points) > gain
+
+
+def test_histograms_of_some_classes_at_a_time_say_the_same_to_the_bit(monkeypatch):
+    random = np.random.default_rng(4)
+    scores = random.normal(-1, 2, (300, 11)).astype(np.float32)
+    labels = np.where(
+        random.random(scores.shape) < 0.3, np.where(scores + random.normal(size=scores.shape) > 0, 1, -1), 0
+    )
+    labels[:, 4] = 0
+    whole = expected_labels(scores, labels.astype(np.int8))
+    for classes in (1, 3, 10):
+        monkeypatch.setattr("partlabel.metrics.expected._CLASSES", classes)
+        assert np.array_equal(expected_labels(scores, labels.astype(np.int8)), whole, equal_nan=True)
+    assert np.isnan(whole[:, 4]).all()
+    assert np.isfinite(whole[:, 5]).all()

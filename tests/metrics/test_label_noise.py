@@ -23,16 +23,17 @@ def test_against_a_naive_loop():
     """The probabilities fulfil the formula at the densities and counts that they lead to."""
     x, cls, present, _ = drawn(0.05, count=600, classes=3, share=0.3)
     found, epsilon = wrong_probability(x, cls, present, 3)
-    labels = label_noise._standard(x, cls, present)
+    labels = label_noise._standard(x, cls, present, np.ones(3, bool))
+    (part,) = labels.parts()
     truly = np.where(present, 1 - found, found)
-    middle, spread = label_noise._normal(labels, truly)
+    middle, spread = label_noise._normal(labels, lambda part: truly[part.own])
     for c in range(3):
         own = np.flatnonzero(cls == c)
         n1 = max((present[own].sum() - epsilon * len(own)) / (1 - 2 * epsilon), 1)
         n0 = len(own) - n1
         for i in own:
-            f1 = np.exp(-0.5 * ((labels.u[i] - middle[c]) / spread[c]) ** 2) / (np.sqrt(2 * np.pi) * spread[c])
-            f0 = labels.absent_density[i]
+            f1 = np.exp(-0.5 * ((part.u[i] - middle[c]) / spread[c]) ** 2) / (np.sqrt(2 * np.pi) * spread[c])
+            f0 = part.absent_density[i]
             right, mistaken = (n1 * f1, n0 * f0) if present[i] else (n0 * f0, n1 * f1)
             wanted = epsilon * mistaken / (epsilon * mistaken + (1 - epsilon) * right)
             assert found[i] == pytest.approx(wanted, abs=1e-3)
@@ -78,3 +79,17 @@ def test_equal_scores_and_few_labels_are_no_division_by_nothing():
 def test_scores_of_a_diverged_training():
     with pytest.raises(UserError, match="diverged"):
         wrong_probability(np.array([1e6, 0.0]), np.zeros(2, int), np.array([True, False]), 1)
+
+
+@pytest.mark.parametrize(("at_once", "room"), [(1, 1), (50, 30), (311, 200)])
+def test_labels_are_looked_at_some_at_a_time(monkeypatch, at_once, room):
+    x, cls, present, _ = drawn(0.05, count=600, classes=5, share=0.3)
+    cls = np.where(cls == 3, 4, cls)  # a class without labels, and below one of a single sign
+    present &= cls != 1
+    whole, epsilon = wrong_probability(x, cls, present, 7)
+    assert whole[cls == 1].tolist() == [0] * int((cls == 1).sum())
+    monkeypatch.setattr("partlabel.metrics.calibration._AT_ONCE", at_once)
+    monkeypatch.setattr(label_noise, "_SORTED", room)
+    found, own = wrong_probability(x, cls, present, 7)
+    assert found == pytest.approx(whole, rel=1e-9, abs=1e-12)  # sums over all labels are added by parts
+    assert own == pytest.approx(epsilon, rel=1e-9)

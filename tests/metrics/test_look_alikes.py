@@ -64,3 +64,12 @@ def test_odds_far_up_are_nearer_to_what_was_seen():
 
 def test_labels_of_one_sign_say_nothing():
     assert fit_look_alikes(np.zeros(3), np.zeros(3, int), np.ones(3, bool), 1) is None
+
+
+def test_labels_are_looked_at_some_at_a_time(monkeypatch):
+    x, cls, present = drawn(0.05, count=400, classes=3)
+    whole = fit_look_alikes(x, cls, present, 3)
+    monkeypatch.setattr("partlabel.metrics.calibration._AT_ONCE", 17)
+    found = fit_look_alikes(x, cls, present, 3)
+    assert found.share == pytest.approx(whole.share, rel=1e-9)
+    assert found.fits.theta == pytest.approx(whole.fits.theta, rel=1e-9)

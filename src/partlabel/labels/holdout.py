@@ -11,6 +11,8 @@ from partlabel.labels.table import LabelTable
 
 #: origins of labels that are a random sample of their class
 RANDOM = ("given", "sampled")
+#: labels that are looked up together
+_AT_ONCE = 2**18
 
 
 def at_random(table: LabelTable | Pairs) -> NDArray[np.bool_]:
@@ -65,9 +67,15 @@ def hold_out(table: LabelTable, share: float, seed: int) -> tuple[LabelTable, La
 
 def shared_pairs(trained: LabelTable, table: LabelTable) -> NDArray[np.bool_]:
     """Which known labels of a table are known in another one too, bool (K,): the same image name and class name."""
-    image = trained.image_index(table.images)[table.pair_images()]
+    row = trained.image_index(table.images)
     column = {name: c for c, name in enumerate(trained.classes)}
-    cls = np.array([column.get(name, -1) for name in table.classes], np.int64)[table.indices]
-    key = image * trained.num_classes + cls
-    known = trained.pair_images().astype(np.int64) * trained.num_classes + trained.indices
-    return (image >= 0) & (cls >= 0) & np.isin(key, known)
+    cls = np.array([column.get(name, -1) for name in table.classes], np.int64)
+    key, image = trained.pairs().key, table.images_at(slice(None))  # keys rise
+    shared = np.zeros(table.num_known, bool)
+    for low in range(0, table.num_known if len(key) else 0, _AT_ONCE):
+        some = slice(low, low + _AT_ONCE)
+        here, of = row[image[some]], cls[table.indices[some]]
+        wanted = here * trained.num_classes + of
+        at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        shared[some] = (here >= 0) & (of >= 0) & (key[at] == wanted)
+    return shared

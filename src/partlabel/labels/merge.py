@@ -13,11 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from partlabel.core.errors import UserError
 from partlabel.labels.arrays import LabelArrays
 from partlabel.labels.checks import checked_pairs, describe
-from partlabel.labels.pairs import MODEL, REVIEW, concatenate, csr, origin_code, settle
+from partlabel.labels.pairs import MODEL, REVIEW, Pairs, concatenate, csr, origin_code, settle
 
 #: a table of whichever kind was given
 Table = TypeVar("Table", bound=LabelArrays)
 
+#: known labels that are looked through together
+_AT_ONCE = 2**18
 CONFLICTS = ("error", "unknown", "present", "absent", "first")
 
 
@@ -41,22 +43,70 @@ def add(
         table.images, table.classes, image_index, class_index, values, origin=origin, score=score, round=round
     )
     new, _ = settle(new, "error", lambda key: describe(key, table.images, table.classes))
-    old = table.pairs()
-    at = np.searchsorted(old.key, new.key)
-    known = at < len(old.key)
-    known[known] = old.key[at[known]] == new.key[known]
-    changeable = np.isin(old.origin[at[known]], [MODEL, REVIEW]) & (code == REVIEW)
+    at, known = _places(table, new.key)
+    changeable = np.isin(table.origin[at[known]], [MODEL, REVIEW]) & (code == REVIEW)
     fixed = np.flatnonzero(known)[~changeable]
     if len(fixed):
         offenders = [describe(int(key), table.images, table.classes) for key in new.key[fixed]]
         raise UserError(f"{len(fixed)} labels are already known and stay as they are", offenders)
-    keep = np.ones(len(old.key), bool)
-    keep[at[known]] = False
-    pairs = concatenate(old.take(keep) if known.any() else old, new).sorted()
     details: dict[str, Any] = {"origin": origin, "added": len(new.key) - int(known.sum())}
     details |= {"replaced": int(known.sum())} if code == REVIEW else {}
     details |= {"round": round} if round is not None else {}
-    return table.derive("with_labels", details, **csr(pairs, table.num_images, table.num_classes))
+    return table.derive("with_labels", details, **_inserted(table, new, at, at[known]))
+
+
+def _places(table: LabelArrays, key: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Find where pairs with rising keys (M,) belong among the known labels, and which of them are known, (M,) each."""
+    at, known = np.empty(len(key), np.int64), np.zeros(len(key), bool)
+    cuts = np.searchsorted(table.indptr, np.arange(_AT_ONCE, table.num_known, _AT_ONCE))
+    edges = np.array([0, *cuts, table.num_images])
+    start = np.searchsorted(key, edges * table.num_classes)
+    for low, high, some in zip(edges[:-1], edges[1:], map(slice, start[:-1], start[1:]), strict=True):
+        own = slice(table.indptr[low], table.indptr[high])
+        old = np.repeat(np.arange(low, high), np.diff(table.indptr[low : high + 1])) * table.num_classes
+        old += table.indices[own]
+        found = np.searchsorted(old, key[some])
+        same = found < len(old)
+        same[same] = old[found[same]] == key[some][same]
+        at[some], known[some] = found + own.start, same
+    return at, known
+
+
+def _inserted(
+    table: LabelArrays, new: Pairs, at: NDArray[np.int64], without: NDArray[np.int64]
+) -> dict[str, NDArray[Any] | None]:
+    """The arrays of a table with pairs more (M,), sorted by key, before the known labels ``at`` (M,).
+
+    Those at ``without`` (rising) are left out. One array is made after the other, so that no label is held twice.
+    """
+    keep = np.ones(table.num_known, bool)
+    keep[without] = False
+    every = keep.all()
+    place = at - np.searchsorted(without, at) + np.arange(len(at))
+    old = np.ones(table.num_known - len(without) + len(at), bool)
+    old[place] = False
+
+    def filled(name: str, mine: NDArray[Any] | None, missing: float = 0) -> NDArray[Any] | None:
+        array = getattr(table, name)
+        kind = next((each.dtype for each in (array, mine) if each is not None), None)
+        if kind is None:
+            return None
+        result = np.full(len(old), missing, kind)
+        if array is not None:
+            result[old] = array if every else array[keep]
+        if mine is not None:
+            result[place] = mine
+        return result
+
+    ends = np.arange(table.num_images + 1) * table.num_classes
+    return {
+        "indptr": table.indptr - np.searchsorted(without, table.indptr) + np.searchsorted(new.key, ends),
+        "indices": filled("indices", (new.key % max(table.num_classes, 1)).astype(np.int32)),
+        "values": filled("values", new.values),
+        "origin": filled("origin", new.origin),
+        "score": filled("score", new.score, np.nan),
+        "round": filled("round", new.round, -1),
+    }
 
 
 def merge(table: Table, others: Sequence[LabelArrays], conflicts: str) -> Table:

@@ -93,7 +93,7 @@ class Accumulator:
         self,
         counts: NDArray[np.integer],
         classes: NDArray[np.integer],
-        scores: NDArray[np.floating],
+        scores: NDArray[np.number],
         labels: NDArray[np.int8],
     ) -> None:
         """Add images of which only the known pairs are at hand, image by image; every image counts as another one.

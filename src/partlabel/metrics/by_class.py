@@ -59,6 +59,7 @@ class ByClass:
         for low, scores, labels in self.blocks():
             for c, (own, known) in enumerate(zip(scores, labels, strict=True), low):
                 yield c, own, known
+            del scores, labels, own, known  # or they are held while the next ones are read
 
     def rows(self, inside: NDArray[np.bool_]) -> ByClass:
         """Return some of the images, bool (N,), in their order."""
@@ -66,9 +67,10 @@ class ByClass:
         def blocks() -> Iterator[Block]:
             for low, scores, labels in self.blocks():
                 yield low, scores[:, inside], labels[:, inside]
+                del scores, labels
 
         own = inside[self.image]
-        number = np.cumsum(inside) - 1
+        number = (np.cumsum(inside) - 1).astype(np.int32)
         count = int(np.count_nonzero(inside))
         image = number[self.image[own]]
         return ByClass(count, self.num_classes, blocks, image, self.cls[own], self.score[own], self.label[own])
@@ -83,7 +85,7 @@ class ByClass:
         return fit(self.score, self.cls, self.label > 0, self.num_classes)
 
     def metrics(
-        self, thresholds: Any, class_names: tuple[str, ...], scores: NDArray[np.floating] | None = None
+        self, thresholds: Any, class_names: tuple[str, ...], scores: NDArray[np.number] | None = None
     ) -> Metrics:
         """Measure on the known labels; ``scores`` (K,) stand in for their own."""
         found = Accumulator(self.num_classes, class_names)

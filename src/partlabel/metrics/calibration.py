@@ -5,10 +5,14 @@ The probability that class c is present is ``sigmoid(a_c x + b_c)`` for a score 
 and covariance are found from all classes together (hierarchical logistic regression by EM with Laplace's approximation;
 Gelman et al., *Bayesian Data Analysis*, ch. 13 and 15): a class with many labels keeps its own fit, one with few gets
 nearly that of the others, one with none gets the mean.
+
+Known labels may be very many. What is computed of each in double precision is therefore computed of some of them at a
+time (:func:`parts`) and added up label by label, so that the sums are those of all labels at once, to the bit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +32,8 @@ _PRIOR_CLASSES = 2.0
 BINS = 15
 #: scores before the sigmoid; beyond this a training has diverged
 LARGEST = 1e4
+#: known labels that are looked at together: their arrays in double precision fit into a processor's cache
+_AT_ONCE = 2**15
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,11 @@ class Calibration:
     def of(self, number: int, scores: NDArray[np.floating]) -> Floats:
         """The same for scores (N,) of one class."""
         return sigmoid(scores.astype(np.float64) * self.slope[number] + self.offset[number])
+
+    def of_pairs(self, scores: NDArray[np.floating], classes: NDArray[np.integer]) -> Callable[[slice], Floats]:
+        """The same for scores (K,) of pairs of classes (K,): what gives the probabilities of some of them."""
+        slope, offset = np.array(self.slope), np.array(self.offset)
+        return lambda some: sigmoid(scores[some].astype(np.float64) * slope[classes[some]] + offset[classes[some]])
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,17 @@ class Reliability:
 def sigmoid(x: Floats) -> Floats:
     """``1 / (1 + exp(-x))`` without overflow."""
     return 0.5 * (1 + np.tanh(0.5 * x))
+
+
+def parts(count: int) -> Iterator[slice]:
+    """Give ``count`` known labels some at a time, so that nothing of all of them lies in double precision."""
+    for low in range(0, count, _AT_ONCE):
+        yield slice(low, min(low + _AT_ONCE, count))
+
+
+def furthest(scores: NDArray[np.floating]) -> float:
+    """The largest absolute score (0 without any), NaN where one is NaN."""
+    return float(np.maximum(scores.max(initial=0), -scores.min(initial=0)))
 
 
 def fit(
@@ -100,11 +122,18 @@ class ClassFits:
     spread: Floats
 
     def again(
-        self, x: Floats, classes: NDArray[np.integer], present: NDArray[np.bool_], weight: NDArray[np.floating]
+        self,
+        x: NDArray[np.floating],
+        classes: NDArray[np.integer],
+        target: NDArray[np.bool_] | Floats,
+        weight: NDArray[np.floating] | None = None,
     ) -> Floats:
-        """Slopes and offsets (C, 2) of the same labels, each counted ``weight`` times, under the same distribution."""
+        """Slopes and offsets (C, 2) of the same labels, each counted ``weight`` times, under the same distribution.
+
+        ``target`` (K,): True present, False absent; or how far each counts as present, 0 to 1.
+        """
         precision = np.linalg.inv(self.spread).astype(np.float64)
-        return _newton(x, classes, present.astype(np.float64), self.theta, self.mean, precision, weight)[0]
+        return _newton(x, classes, target, self.theta, self.mean, precision, weight)[0]
 
 
 def fit_classes(
@@ -115,7 +144,7 @@ def fit_classes(
     Raises:
         UserError: scores that are not finite, or beyond ``LARGEST``.
     """
-    largest = float(np.abs(scores).max(initial=0))
+    largest = furthest(scores)
     if not largest <= LARGEST:
         raise UserError(
             f"scores reach {largest:.3g}, so they are no log-odds and cannot be calibrated: the training has probably "
@@ -123,8 +152,8 @@ def fit_classes(
         )
     if present.all() or not present.any():
         return None
-    x, y = np.asarray(scores, np.float64), present.astype(np.float64)
-    pooled = _newton(x, np.zeros(len(x), np.int64), y, START[None], START, np.diag(_POOLED_SPREAD**-2.0))[0][0]
+    x, y, together = np.asarray(scores), present, np.broadcast_to(np.int8(0), len(scores))
+    pooled = _newton(x, together, y, START[None], START, np.diag(_POOLED_SPREAD**-2.0))[0][0]
     start_spread = np.diag(SPREAD**2)
     mean, spread = pooled, start_spread
     theta = np.tile(pooled, (count, 1))
@@ -144,22 +173,50 @@ def fit_classes(
 
 def reliability(probabilities: NDArray[np.floating], present: NDArray[np.bool_], bins: int = BINS) -> Reliability:
     """Compare probabilities (K,) in [0, 1] of known labels with what they are, in ``bins`` bins of equal width."""
-    p, y = np.asarray(probabilities, np.float64), present.astype(np.float64)
-    where = np.minimum((p * bins).astype(np.int64), bins - 1)
-    count = np.bincount(where, minlength=bins)
-    some = np.maximum(count, 1)
-    probability = np.where(count, np.bincount(where, p, bins) / some, np.nan)
-    observed = np.where(count, np.bincount(where, y, bins) / some, np.nan)
-    if not len(p):
+    return reliability_of(lambda some: np.asarray(probabilities[some], np.float64), present, bins)
+
+
+def reliability_of(
+    probabilities: Callable[[slice], Floats], present: NDArray[np.bool_], bins: int = BINS
+) -> Reliability:
+    """Compare as :func:`reliability`; ``probabilities`` gives those of some of the known labels."""
+    count, (likely, true), squares = np.zeros(bins, np.int64), np.zeros((2, bins)), 0.0
+    for some in parts(len(present)):
+        p, y = probabilities(some), present[some].astype(np.float64)
+        where = np.minimum((p * bins).astype(np.intp), bins - 1)
+        np.add.at(count, where, 1)
+        np.add.at(likely, where, p)
+        np.add.at(true, where, y)
+        squares += float(((p - y) ** 2).sum())
+    non_empty = np.maximum(count, 1)
+    probability, observed = (np.where(count, total / non_empty, np.nan) for total in (likely, true))
+    if not len(present):
         return Reliability(count, probability, observed, np.nan, np.nan)
-    error = float(np.nansum(count * np.abs(probability - observed)) / len(p))
-    return Reliability(count, probability, observed, error, float(np.mean((p - y) ** 2)))
+    error = float(np.nansum(count * np.abs(probability - observed)) / len(present))
+    return Reliability(count, probability, observed, error, squares / len(present))
+
+
+@dataclass(frozen=True, eq=False)
+class _Labels:
+    """K labels: scores ``x``, ``group``, ``target`` (present or not, or how far) and ``weight`` (None: 1 each)."""
+
+    x: NDArray[np.floating]
+    group: NDArray[np.integer]
+    target: NDArray[np.bool_] | Floats
+    weight: NDArray[np.floating] | None
+
+    def parts(self) -> Iterator[tuple[NDArray[np.intp], Floats, Floats, Floats | float]]:
+        """Give group, score, target and weight of some labels at a time, in double precision."""
+        for some in parts(len(self.x)):
+            weight = 1.0 if self.weight is None else self.weight[some].astype(np.float64)
+            wide = (self.x[some].astype(np.float64), self.target[some].astype(np.float64))
+            yield self.group[some].astype(np.intp), *wide, weight
 
 
 def _newton(
-    x: Floats,
+    x: NDArray[np.floating],
     group: NDArray[np.integer],
-    y: Floats,
+    target: NDArray[np.bool_] | Floats,
     theta: Floats,
     mean: Floats,
     precision: Floats,
@@ -172,45 +229,33 @@ def _newton(
     Returns:
         theta (G, 2), slope and offset, and the inverse Hessian (G, 2, 2) at it.
     """
-    weight = np.ones(len(x)) if weight is None else weight
-    theta, inverse = _descend(x, group, y, theta, mean, precision, np.zeros(len(theta), bool), weight)
+    labels = _Labels(x, group, target, weight)
+    theta, inverse = _descend(labels, theta, mean, precision, np.zeros(len(theta), bool))
     low = theta[:, 0] < MIN_SLOPE
     if low.any():
         theta[low, 0] = MIN_SLOPE
-        theta, inverse = _descend(x, group, y, theta, mean, precision, low, weight)
+        theta, inverse = _descend(labels, theta, mean, precision, low)
     return theta, inverse
 
 
 def _descend(
-    x: Floats,
-    group: NDArray[np.integer],
-    y: Floats,
-    theta: Floats,
-    mean: Floats,
-    precision: Floats,
-    fixed: NDArray[np.bool_],
-    weight: NDArray[np.floating],
+    labels: _Labels, theta: Floats, mean: Floats, precision: Floats, fixed: NDArray[np.bool_]
 ) -> tuple[Floats, Floats]:
     """Newton's method with step halving; the slope of ``fixed`` groups stays."""
-    size = len(theta)
 
     def cost(theta: Floats) -> Floats:
-        z = theta[group, 0] * x + theta[group, 1]
-        away = theta - mean
-        loss = np.bincount(group, weight * (np.logaddexp(0, z) - y * z), size)
+        loss, away = np.zeros(len(theta)), theta - mean
+        for group, x, y, weight in labels.parts():
+            z = theta[group, 0] * x + theta[group, 1]
+            np.add.at(loss, group, weight * (np.logaddexp(0, z) - y * z))
         return loss + np.einsum("gi,ij,gj->g", away, precision, away) / 2
 
     now = cost(theta)
     for _ in range(100):
-        p = sigmoid(theta[group, 0] * x + theta[group, 1])
-        w, residual = weight * p * (1 - p), weight * (p - y)
-        gradient = (theta - mean) @ precision
-        gradient += np.stack([np.bincount(group, residual * x, size), np.bincount(group, residual, size)], 1)
-        hessian = np.tile(precision, (size, 1, 1))
-        hessian[:, 0, 0] += np.bincount(group, w * x * x, size)
-        hessian[:, 0, 1] += np.bincount(group, w * x, size)
+        gradient, hessian = _slopes(labels, theta)
+        gradient = (theta - mean) @ precision + gradient
+        hessian = precision + hessian
         hessian[:, 1, 0] = hessian[:, 0, 1]
-        hessian[:, 1, 1] += np.bincount(group, w, size)
         inverse = np.linalg.inv(hessian).astype(np.float64)
         solver = inverse
         if fixed.any():
@@ -229,3 +274,15 @@ def _descend(
             step[worse] /= 2
         theta, now = theta - step, tried
     return theta, inverse
+
+
+def _slopes(labels: _Labels, theta: Floats) -> tuple[Floats, Floats]:
+    """Gradient (G, 2) and Hessian (G, 2, 2; below the diagonal 0) of the logistic loss of the labels of each group."""
+    gradient, hessian = np.zeros((len(theta), 2)), np.zeros((len(theta), 2, 2))
+    sums = (gradient[:, 0], gradient[:, 1], hessian[:, 0, 0], hessian[:, 0, 1], hessian[:, 1, 1])
+    for group, x, y, weight in labels.parts():
+        p = sigmoid(theta[group, 0] * x + theta[group, 1])
+        w, residual = weight * p * (1 - p), weight * (p - y)
+        for total, values in zip(sums, (residual * x, residual, w * x * x, w * x, w), strict=True):
+            np.add.at(total, group, values)
+    return gradient, hessian

@@ -7,14 +7,14 @@ that look present (:mod:`partlabel.metrics.look_alikes`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.metrics.by_class import ByClass
-from partlabel.metrics.calibration import sigmoid
+from partlabel.metrics.calibration import parts, sigmoid
 from partlabel.metrics.look_alikes import fit_look_alikes, log_odds
 from partlabel.metrics.prevalence import Shifts, histogram, likelihood, shifts
 
@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 
 #: known labels of either sign below which nothing is said of a class
 MIN_KNOWN = 5
+#: classes whose histograms are held together
+_CLASSES = 256
 
 
 def believed(z: Floats, labels: NDArray[np.int8], weight: Floats, tau: float | None = None) -> Shifts:
@@ -43,8 +45,13 @@ def believed(z: Floats, labels: NDArray[np.int8], weight: Floats, tau: float | N
 
 def _shifts(counts: Floats, likely: Floats, present: Floats, known: Floats, tau: float | None = None) -> Shifts:
     """Shifts from histograms (C, bins) of unknown labels and, of known ones, sums (C,): probability, present, all."""
+    return shifts(_likelihood(counts, likely, present, known), tau)
+
+
+def _likelihood(counts: Floats, likely: Floats, present: Floats, known: Floats) -> Floats:
+    """The likelihood of each shift (C, G) of the same."""
     some = np.maximum(known, 1e-9)
-    return shifts(likelihood(counts, likely / some, 2 * present * (known - present) / some), tau)
+    return likelihood(counts, likely / some, 2 * present * (known - present) / some)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +62,7 @@ class Expected:
     that are averaged, each of them slope and offset (M, 2), eta (M,) and the shift of the log-odds (M,).
     """
 
-    place: NDArray[np.int64]
+    place: NDArray[np.int32]
     accounts: tuple[tuple[Floats, Floats, Floats], ...]
 
     @classmethod
@@ -67,31 +74,28 @@ class Expected:
         """
         enough = np.minimum(*on.counts()) >= MIN_KNOWN
         count = int(np.count_nonzero(enough))
-        place = np.where(enough, np.cumsum(enough) - 1, -1)
+        place = np.where(enough, np.cumsum(enough) - 1, -1).astype(np.int32)
         if not count:
             return cls(place, ())
         own = enough[on.cls]
-        x, column, present = on.score[own].astype(np.float64), place[on.cls[own]], on.label[own] > 0
+        x, column, present = on.score[own], place[on.cls[own]], on.label[own] > 0
+        del own
         fits = fit_look_alikes(x, column, present, count)
         assert fits is not None  # every class here has labels of both signs
-        each = [fits.again(np.ones(len(x)), share) for share in (fits.share, 0.0)]
-        counts: list[list[Floats]] = [[] for _ in each]
-        for c, scores, labels in on.classes():
-            if enough[c]:
-                unknown = scores[labels == 0].astype(np.float64)
-                for (theta, eta), held in zip(each, counts, strict=True):
-                    held.append(histogram(log_odds(unknown, theta[place[c]], eta[place[c]])))
-
-        def total(values: NDArray[Any]) -> Floats:
-            return np.bincount(column, values, count).astype(np.float64)
-
-        known, positive = total(np.ones(len(x))), total(present)
-        accounts = []
-        for (theta, eta), held in zip(each, counts, strict=True):
-            z = log_odds(x, theta[column].T, eta[column])
-            found = _shifts(np.stack(held), total(sigmoid(z)), positive, known)
-            accounts.append((theta, eta, found.mean))
-        return cls(place, tuple(accounts))
+        each = [fits.again(None, share) for share in (fits.share, 0.0)]
+        known, positive = (np.bincount(own, minlength=count).astype(np.float64) for own in (column, column[present]))
+        sums = np.zeros((len(each), count))
+        for some in parts(len(x)):
+            for total, (theta, eta) in zip(sums, each, strict=True):
+                z = log_odds(x[some].astype(np.float64), theta[column[some]].T, eta[column[some]])
+                np.add.at(total, column[some], sigmoid(z))
+        del x, column, present, fits
+        found: list[list[Floats]] = [[] for _ in each]
+        for chosen, counts in _histograms(on, place, each):
+            for held, histograms, total in zip(found, counts, sums, strict=True):
+                held.append(_likelihood(histograms, total[chosen], positive[chosen], known[chosen]))
+        means = [shifts(np.concatenate(held)).mean for held in found]
+        return cls(place, tuple((theta, eta, mean) for (theta, eta), mean in zip(each, means, strict=True)))
 
     def likely(self, number: int, scores: NDArray[np.floating], labels: NDArray[np.int8]) -> Floats | None:
         """Probabilities (N,) of a class: 1 and 0 where the label is known; None where nothing is said of the class."""
@@ -101,6 +105,33 @@ class Expected:
         x = scores.astype(np.float64)
         each = [sigmoid(log_odds(x, theta[at], eta[at]) + shift[at]) for theta, eta, shift in self.accounts]
         return np.where(labels == 0, np.mean(each, axis=0), labels > 0)
+
+
+def _histograms(
+    on: ByClass, place: NDArray[np.int32], each: list[tuple[Floats, Floats]]
+) -> Iterator[tuple[slice, list[Floats]]]:
+    """Count the unknown labels of some classes at a time.
+
+    Args:
+        on: scores and labels.
+        place: which classes count, as in :class:`Expected`.
+        each: slope and offset (M, 2), and eta (M,), of each account.
+
+    Returns:
+        Which of the M classes, and for each account histograms (classes, bins) of the log-odds.
+    """
+    waiting: list[list[Floats]] = [[] for _ in each]
+    done, count = 0, len(each[0][0])
+    for c, scores, labels in on.classes():
+        at = int(place[c])
+        if at < 0:
+            continue
+        unknown = scores[labels == 0].astype(np.float64)
+        for held, (theta, eta) in zip(waiting, each, strict=True):
+            held.append(histogram(log_odds(unknown, theta[at], eta[at])))
+        if at + 1 - done == _CLASSES or at + 1 == count:
+            yield slice(done, at + 1), [np.stack(held) for held in waiting]
+            waiting, done = [[] for _ in each], at + 1
 
 
 def expected_labels(scores: NDArray[np.floating], labels: NDArray[np.int8]) -> Floats:

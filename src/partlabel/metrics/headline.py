@@ -193,8 +193,8 @@ class _Imputed:
         x = self.scores[self.image, self.cls]
         fits = fit_look_alikes(x, self.cls, self.known_present, labels.shape[1])
         assert fits is not None  # every class here has labels of both signs
-        theta, eta = fits.again(np.ones(len(x)), fits.share)
-        rising, none = fits.again(np.ones(len(x)), 0.0)
+        theta, eta = fits.again(None, fits.share)
+        rising, none = fits.again(None, 0.0)
         self.shifts = self._shifts(theta, eta, np.ones(len(labels)))
         shift_rising = self._shifts(rising, none, np.ones(len(labels))).mean
         weights = np.concatenate(list(draw(units, resamples, seed, resamples)), 1)

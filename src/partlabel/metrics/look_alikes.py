@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partlabel.metrics.calibration import ClassFits, fit_classes, sigmoid
+from partlabel.metrics.calibration import ClassFits, fit_classes, parts, sigmoid
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class LookAlikes:
     share: float
     alike: float
     absent: int
-    x: Floats
+    x: NDArray[np.floating]
     classes: NDArray[np.integer]
     present: NDArray[np.bool_]
 
@@ -49,30 +49,35 @@ class LookAlikes:
         """An epsilon from what is believed about it."""
         return float(random.beta(self.alike + _ALIKE, self.absent - self.alike + _ABSENT - _ALIKE))
 
-    def again(self, weight: NDArray[np.floating], share: float) -> tuple[Floats, Floats]:
-        """Slopes and offsets (C, 2) and eta (C,) of the same labels counted ``weight`` (K,) times, for an epsilon."""
+    def again(self, weight: NDArray[np.floating] | None, share: float) -> tuple[Floats, Floats]:
+        """Slopes and offsets (C, 2) and eta (C,) of the same labels counted ``weight`` (K,) times, for an epsilon.
+
+        None counts each once.
+        """
         fits = self.fits
         for _ in range(_AGAIN):
             eta = self._eta(weight, share)
             fits = replace(fits, theta=self._step(fits, weight, eta)[0])
         return fits.theta, self._eta(weight, share)
 
-    def _eta(self, weight: NDArray[np.floating], share: float) -> Floats:
+    def _eta(self, weight: NDArray[np.floating] | None, share: float) -> Floats:
         count = len(self.fits.theta)
-        present = np.bincount(self.classes, weight * self.present, count)
-        alike = share * np.bincount(self.classes, weight * ~self.present, count)
+        present, absent = np.zeros((2, count))
+        for some in parts(len(self.x)):
+            once, said = 1.0 if weight is None else weight[some], self.present[some]
+            np.add.at(present, self.classes[some], once * said)
+            np.add.at(absent, self.classes[some], once * ~said)
+        alike = share * absent
         return alike / np.maximum(present + alike, 1e-12)
 
-    def _step(self, fits: ClassFits, weight: NDArray[np.floating], eta: Floats) -> tuple[Floats, Floats]:
+    def _step(self, fits: ClassFits, weight: NDArray[np.floating] | None, eta: Floats) -> tuple[Floats, Floats]:
         """One round of EM: slopes and offsets, and for each label (K,) how likely it looks present."""
-        theta, own = fits.theta, eta[self.classes]
-        r = sigmoid(theta[self.classes, 0] * self.x + theta[self.classes, 1])
-        looks = np.where(self.present, 1.0, r * own / np.maximum(1 - r * (1 - own), 1e-12))
-        absent = np.flatnonzero(~self.present)
-        x, classes = np.append(self.x, self.x[absent]), np.append(self.classes, self.classes[absent])
-        both = np.append(np.ones(len(self.x), bool), np.zeros(len(absent), bool))
-        counted = np.append(weight * looks, weight[absent] * (1 - looks[absent]))
-        return fits.again(x, classes, both, counted), looks
+        theta, looks = fits.theta, np.empty(len(self.x))
+        for some in parts(len(self.x)):
+            cls = self.classes[some]
+            own, r = eta[cls], sigmoid(theta[cls, 0] * self.x[some].astype(np.float64) + theta[cls, 1])
+            looks[some] = np.where(self.present[some], 1.0, r * own / np.maximum(1 - r * (1 - own), 1e-12))
+        return fits.again(self.x, self.classes, looks, weight), looks
 
 
 def log_odds(scores: NDArray[np.floating], theta: Floats, eta: Floats | float) -> Floats:
@@ -102,11 +107,10 @@ def fit_look_alikes(
     if fits is None:
         return None
     absent = int((~present).sum())
-    found = LookAlikes(fits, _START, 0.0, absent, np.asarray(scores, np.float64), classes, present)
-    weight = np.ones(len(present))
+    found = LookAlikes(fits, _START, 0.0, absent, np.asarray(scores), classes, present)
     for _ in range(_ROUNDS):
-        theta, looks = found._step(found.fits, weight, found._eta(weight, found.share))
-        alike = float(looks[~present].sum())
+        theta, looks = found._step(found.fits, None, found._eta(None, found.share))
+        alike = sum(float(looks[some][~present[some]].sum()) for some in parts(len(looks)))
         share = (alike + _ALIKE) / (absent + _ABSENT)
         done = abs(share - found.share) < 1e-5
         found = replace(found, fits=replace(fits, theta=theta), share=share, alike=alike)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
 from partlabel.metrics.by_class import ByClass
-from partlabel.metrics.calibration import Calibration, Reliability, reliability, sigmoid
+from partlabel.metrics.calibration import Calibration, Reliability, parts, reliability
 from partlabel.metrics.expected import Expected
 from partlabel.metrics.result import Metrics
 from partlabel.metrics.values import NEVER
@@ -254,16 +254,19 @@ def crossed(
     on: ByClass, classes: tuple[str, ...], goal: Goal = "f1", wanted: float | None = None
 ) -> tuple[Metrics, Reliability | None]:
     """Measure as :func:`cross_validate`, of scores and labels that are read some classes at a time."""
-    decided, likely = np.full(len(on.score), -1.0), np.full(len(on.score), np.nan)
-    part = np.random.default_rng(0).permutation(on.num_images) % FOLDS
+    decided, likely = np.full(len(on.score), -1, np.int8), np.full(len(on.score), np.nan)
+    part = (np.random.default_rng(0).permutation(on.num_images) % FOLDS).astype(np.int8)
     for fold in range(FOLDS):
-        others, own = on.rows(part != fold), part[on.image] == fold
+        others = on.rows(part != fold)
         calibration = others.calibration()
-        if calibration is not None:
-            slope, offset = np.array(calibration.slope), np.array(calibration.offset)
-            likely[own] = sigmoid(on.score[own].astype(np.float64) * slope[on.cls[own]] + offset[on.cls[own]])
         values, _, _ = _choose_all(others, goal, wanted, calibration)
-        decided[own] = np.where(on.score[own].astype(np.float32) >= values[on.cls[own]], 1.0, -1.0)
+        del others
+        for some in parts(len(decided)):
+            own = np.flatnonzero(part[on.image[some]] == fold) + some.start
+            score, cls = on.score[own], on.cls[own]
+            decided[own] = np.where(score.astype(np.float32) >= values[cls], 1, -1)
+            if calibration is not None:
+                likely[own] = calibration.of_pairs(score, cls)(slice(None))
     measured = None if not len(likely) or bool(np.isnan(likely).any()) else reliability(likely, on.label > 0)
     return on.metrics(0.0, classes, decided), measured
 

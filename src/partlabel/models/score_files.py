@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ BLOCK = 64
 GROUP = 2**22
 #: numbers that are read at once where groups are smaller, as with few classes
 _AT_ONCE = 2**20
-#: files of which it is remembered where everything lies: at 10,000 classes some MB each
+#: open files of which it is remembered where everything lies: at 10,000 classes some MB each
 _REMEMBERED = 16
 _CHECKSUM = CHECKSUM.encode()
 
@@ -42,7 +43,8 @@ class ScoreFile:
     Attributes:
         path: the file.
         num_images: its rows.
-        about: what was written of the model and the classes, as plain values.
+        classes: C names; those of files that follow each other are the same object.
+        about: what else was written of the model, as plain values.
         checksum: of the scores, where there is one, else empty.
     """
 
@@ -55,21 +57,21 @@ class ScoreFile:
         self.path = Path(path)
         refuse_special(path)
         try:
-            found = _footer(self.path)
+            found = self._footer()
             schema = found.schema.to_arrow_schema()
             self.num_images = found.num_rows
             self._groups = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
             self.about: dict[str, Any] = {
                 key.decode(): json.loads(value)
                 for key, value in (found.metadata or {}).items()
-                if key not in (b"ARROW:schema", b"pandas", _CHECKSUM)
+                if key not in (b"ARROW:schema", b"pandas", b"classes", _CHECKSUM)
             }
             self.checksum = (found.metadata or {}).get(_CHECKSUM, b"").decode("ascii", "replace")
-            classes = self.about["classes"]
+            self.classes = _classes((found.metadata or {})[b"classes"])
             named = [name for name in schema.names if name == "score" or name.startswith("score_")]
             kinds = [schema.field(name).type for name in named]
             widths = [-1 if pa.types.is_list(kind) else kind.list_size for kind in kinds]
-        except (OSError, pa.ArrowInvalid, KeyError, ValueError, AttributeError) as error:
+        except (OSError, pa.ArrowInvalid, KeyError, ValueError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: is no whole file of scores of all classes") from error
         if -1 in widths:
             raise UserError(
@@ -78,13 +80,20 @@ class ScoreFile:
             )
         self._start = np.concatenate([[0], np.cumsum(self._groups)]).astype(np.int64)
         self._columns = dict(zip(np.cumsum([0, *widths])[:-1].tolist(), zip(named, widths, strict=True), strict=True))
-        if sum(widths) != len(classes):
-            raise UserError(f"{path}: holds {sum(widths)} scores of each image for {len(classes)} classes")
+        if sum(widths) != len(self.classes):
+            raise UserError(f"{path}: holds {sum(widths)} scores of each image for {len(self.classes)} classes")
 
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """C names."""
-        return tuple(self.about["classes"])
+    def _footer(self) -> pq.FileMetaData:
+        """Where everything lies in the file; reading that takes longer than reading a column."""
+        about = os.stat(self.path)
+        facts = (about.st_ino, about.st_mtime_ns, about.st_size)
+        held = _footers.get(self)
+        if held is not None and held[0] == facts:
+            return held[1]
+        found = pq.read_metadata(self.path)
+        if held is not None or len(_footers) < _REMEMBERED:  # the first ones: all are read in turn, again and again
+            _footers[self] = facts, found
+        return found
 
     def column(self, name: str) -> pa.Array:
         """Return a column of the file, such as ``image``."""
@@ -102,7 +111,7 @@ class ScoreFile:
             yield np.arange(len(rows)), np.empty((len(rows), 0), np.float32)
             return
         begin, width = min(wanted), sum(width for _, width in wanted.values())
-        with pq.ParquetFile(self.path, metadata=_footer(self.path)) as file:
+        with pq.ParquetFile(self.path, metadata=self._footer()) as file:
             for groups, first, last in self._together(rows, width):
                 table = file.read_row_groups(groups, columns=names, use_threads=len(names) > 1)
                 if len(wanted) == 1:
@@ -130,15 +139,13 @@ class ScoreFile:
             yield groups, int(edges[groups[0]]), int(edges[groups[-1] + 1])
 
 
-def _footer(path: Path) -> pq.FileMetaData:
-    """Where everything lies in a file; reading that takes longer than reading a column."""
-    about = os.stat(path)
-    return _read_footer(path, about.st_ino, about.st_mtime_ns, about.st_size)
+#: while a file is in use: its inode, time and size, and where everything lies in it
+_footers: WeakKeyDictionary[ScoreFile, tuple[tuple[int, ...], pq.FileMetaData]] = WeakKeyDictionary()
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _read_footer(path: Path, *facts: int) -> pq.FileMetaData:
-    return pq.read_metadata(path)
+@lru_cache(maxsize=1)
+def _classes(text: bytes) -> tuple[str, ...]:
+    return tuple(json.loads(text))
 
 
 def as_slice(rows: NDArray[np.int64]) -> slice | NDArray[np.int64]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partlabel.core.errors import UserError
-from partlabel.labels.pairs import ranges
+from partlabel.labels.pairs import pointers, ranges
 from partlabel.models.score_files import BLOCK, GROUP, Floats, ScoreFile, as_slice
 
 #: bytes of a few classes of all images that are in memory at once, however many images there are
@@ -95,14 +95,14 @@ class Scores:
 
     def pairs(self, image: NDArray[np.integer], cls: NDArray[np.integer]) -> Floats:
         """Return the scores (K,) of some pairs."""
-        rising = bool((image[1:] >= image[:-1]).all())
-        order = np.arange(len(image)) if rising else np.argsort(image, kind="stable")
-        start = np.searchsorted(image if rising else image[order], np.arange(self.num_images + 1))
+        order = None if bool((image[1:] >= image[:-1]).all()) else np.argsort(image, kind="stable")
+        start = pointers(np.bincount(image, minlength=self.num_images))
         result = np.empty(len(image), np.float32)
         for rows, values in self.chunks():
             count = start[rows + 1] - start[rows]
             if count.any():
-                at = order[ranges(start[rows], count)]
+                at = ranges(start[rows], count)
+                at = at if order is None else order[at]
                 result[at] = values[np.repeat(np.arange(len(rows)), count), cls[at]]
         return result
 

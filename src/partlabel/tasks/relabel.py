@@ -70,6 +70,7 @@ def relabel(
         found = scores_of(models[0], table.images, folder, scores)
         with Reporter().bar("relabelling") as bar:
             added = choose_of(found, own, config, batch_size=batch_size, seed=seed, progress=bar)
+        del found  # and what is remembered of its files
     else:
         assert folder is not None
         paths = resolve(table.images, folder)

@@ -52,6 +52,8 @@ LIMIT = 32 * 2**30
 #: seconds within which stored scores may be in use by another process
 _IN_USE = 3600.0
 _HASH = pa.binary(32)
+#: scores that become probabilities, in double precision, at once
+_DECIDED = 2**21
 _SHARD = re.compile(r"manifest\.parquet|part-\d+\.parquet")
 #: what is said where neither images nor scores are given
 NEITHER = "either the folder of the images is needed (--images), or one of their scores (--scores)"
@@ -247,8 +249,12 @@ def write_predictions(
         replacing(output) as temporary,
         PredictionWriter.open(temporary, model.classes, keep, kind=output.suffix[1:]) as writer,
     ):
+        step = max(1, _DECIDED // max(scores.num_classes, 1))
         for start, values in scores.in_order():
-            writer.add(names[start : start + len(values)], *decided(model, values))
+            for low in range(0, len(values), step):
+                high = min(low + step, len(values))
+                writer.add(names[start + low : start + high], *decided(model, values[low:high]))
+            del values  # or it is held while the next ones are read
 
 
 def model_digest(model: Model | OnnxModel, device: str) -> str:

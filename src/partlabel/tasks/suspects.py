@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from partlabel.core.text import as_cell
 from partlabel.labels.holdout import shared_pairs
 from partlabel.labels.match import match
 from partlabel.labels.table import LabelTable
-from partlabel.metrics.calibration import fit, sigmoid
+from partlabel.metrics.calibration import fit, parts
 from partlabel.metrics.label_noise import wrong_probability
 from partlabel.models.model import Head, Heads, Model
 from partlabel.tasks.scoring import NEITHER, scores_of
@@ -43,8 +44,8 @@ class Suspects:
     """Known labels that are contradicted, the surest contradiction first.
 
     Attributes:
-        image: (M,) int64 image numbers of the table.
-        cls: (M,) int64 class numbers.
+        image: (M,) int32 image numbers of the table.
+        cls: (M,) int32 class numbers.
         label: (M,) int8, the label in the table: +1 present, -1 absent.
         probability: (M,) float64, that the class is present, as judged without this label.
         checked: number of known labels that were checked.
@@ -53,8 +54,8 @@ class Suspects:
             probabilities were given. Their sum is how many of those listed are expected to be wrong.
     """
 
-    image: NDArray[np.int64]
-    cls: NDArray[np.int64]
+    image: NDArray[np.int32]
+    cls: NDArray[np.int32]
     label: NDArray[np.int8]
     probability: NDArray[np.float64]
     checked: int
@@ -97,24 +98,39 @@ def find_suspects(table: LabelTable, probabilities: NDArray[np.floating], min_kn
     given = np.asarray(probabilities)
     if given.shape != (table.num_images, table.num_classes):
         raise UserError(f"the probabilities are {given.shape}, expected {(table.num_images, table.num_classes)}")
-    enough = np.minimum(*table.class_counts()) >= min_known
-    return _ranked(table, given[table.pair_images(), table.indices].astype(np.float64), enough)
+    enough, image = np.minimum(*table.class_counts()) >= min_known, table.images_at(slice(None))
+    return _ranked(table, lambda some: given[image[some], table.indices[some]].astype(np.float64), enough)[0]
 
 
-def _ranked(table: LabelTable, probabilities: Floats, enough: NDArray[np.bool_]) -> Suspects:
-    """Rank by probabilities (K,) of the known labels, in the order of the table; ``enough``: (C,) classes to check."""
-    image, cls = table.pair_images(), table.indices.astype(np.int64)
-    looked = enough[cls]
-    image, cls, label = image[looked].astype(np.int64), cls[looked], table.values[looked]
-    p = probabilities[looked]
-    wrong = np.flatnonzero(~((p >= 0) & (p <= 1)))
-    if len(wrong):
-        places = [f"{table.images[int(image[i])]}, {table.classes[cls[i]]}: {p[i]:g}" for i in wrong]
+def _ranked(
+    table: LabelTable, probabilities: Callable[[slice], Floats], enough: NDArray[np.bool_]
+) -> tuple[Suspects, NDArray[np.integer]]:
+    """Rank by probabilities; also gives where the suspects lie among the known labels.
+
+    Args:
+        table: the labels.
+        probabilities: gives those of some of the known labels, in the order of the table.
+        enough: (C,) classes to check.
+    """
+    checked, held, likely, wrong = 0, [np.zeros(0, np.int32)], [np.zeros(0)], []
+    short = np.int32 if table.num_known < 2**31 else np.int64
+    for some in parts(table.num_known):
+        looked, p = enough[table.indices[some]], probabilities(some)
+        checked += int(np.count_nonzero(looked))
+        wrong += [(some.start + i, p[i]) for i in np.flatnonzero(looked & ~((p >= 0) & (p <= 1)))]
+        found = np.flatnonzero(looked & (np.where(table.values[some] > 0, 1 - p, p) > 0.5))
+        held.append((found + some.start).astype(short))
+        likely.append(p[found])
+    image = table.images_at(slice(None))
+    if wrong:
+        places = [f"{table.images[int(image[i])]}, {table.classes[table.indices[i]]}: {p:g}" for i, p in wrong]
         raise UserError(f"{len(wrong)} probabilities are not between 0 and 1", places)
-    against = np.where(label > 0, 1 - p, p)
-    found = np.flatnonzero(against > 0.5)
-    found = found[np.argsort(-against[found], kind="stable")]
-    return Suspects(image[found], cls[found], label[found], p[found], len(p), tuple(np.flatnonzero(~enough).tolist()))
+    at, p = np.concatenate(held), np.concatenate(likely)
+    del held, likely
+    order = np.argsort(-np.where(table.values[at] > 0, 1 - p, p), kind="stable")
+    at, p = at[order], p[order]
+    left_out = tuple(np.flatnonzero(~enough).tolist())
+    return Suspects(image[at], table.indices[at], table.values[at], p, checked, left_out), at
 
 
 def check_table(
@@ -137,20 +153,18 @@ def _check(table: LabelTable, scores: NDArray[np.float32]) -> Suspects:
     judged[table.indices[np.isnan(scores)]] = False
     judged &= np.bincount(table.indices, minlength=table.num_classes) > 0
     kept = judged[table.indices]
-    own, scores = table.hide(kept), scores[kept]
-    cls, present = own.indices.astype(np.int64), own.values > 0
-    probabilities, likely = np.zeros(len(scores)), np.zeros(len(scores))
-    if len(scores):
-        calibration = fit(scores, cls, present, own.num_classes)
-        if calibration is None:
-            raise UserError("all known labels of the classes that can be checked are of one sign")
-        slope, offset = np.array(calibration.slope), np.array(calibration.offset)
-        probabilities = sigmoid(scores.astype(np.float64) * slope[cls] + offset[cls])
-        likely, _ = wrong_probability(scores, cls, present, own.num_classes)
-    found = _ranked(own, probabilities, judged)
-    image = own.pair_images().astype(np.int64)
-    place = np.searchsorted(image * own.num_classes + cls, found.image * own.num_classes + found.cls)
-    return replace(found, wrong=likely[place])
+    if not kept.all():
+        table, scores = table.hide(kept), scores[kept]
+    del kept
+    if not len(scores):
+        return replace(_ranked(table, lambda some: np.zeros(0), judged)[0], wrong=np.zeros(0))
+    cls, present = table.indices, table.values > 0
+    calibration = fit(scores, cls, present, table.num_classes)
+    if calibration is None:
+        raise UserError("all known labels of the classes that can be checked are of one sign")
+    found, at = _ranked(table, calibration.of_pairs(scores, cls), judged)
+    likely, _ = wrong_probability(scores, cls, present, table.num_classes)
+    return replace(found, wrong=likely[at])
 
 
 def check_scores(
@@ -176,10 +190,14 @@ def check_scores(
             "no label of the table was given by a person and is new to the model, so its scores prove nothing; "
             "without --scores, heads are trained that have not seen the labels"
         )
-    found = scores_of(run.model, own.images, None, scores, run.elsewhere)
-    pairs = found.pairs(own.pair_images(), matched.of_model[own.indices])
-    enough = np.minimum(*own.class_counts()) >= MIN_KNOWN
-    return Checked(_check(own, np.where(enough[own.indices], pairs, np.float32(np.nan))), own, [], False)
+
+    def known() -> NDArray[np.float32]:  # all that is held of the scores
+        found = scores_of(run.model, own.images, None, scores, run.elsewhere).select(matched.of_model)
+        values = found.pairs(own.images_at(slice(None)), own.indices)
+        values[~(np.minimum(*own.class_counts()) >= MIN_KNOWN)[own.indices]] = np.nan
+        return values
+
+    return Checked(_check(own, known()), own, [], False)
 
 
 def check(

@@ -91,6 +91,7 @@ class Unknown:
                 open_[self._image[self._start[c] : self._start[c + 1]]] = False
                 rows = np.flatnonzero(open_)
                 yield c, rows, scores[rows]
+            del block, scores  # or they are held while the next ones are read
 
 
 def by_class(table: LabelTable) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

@@ -24,6 +24,7 @@ def by_class(scores: Scores, table: LabelTable) -> ByClass:
                 own
             ]
             yield low, block, labels
+            del block, labels  # or they are held while the next ones are read
 
     images = table.images_at(slice(None))
     score = scores.pairs(images, table.indices)

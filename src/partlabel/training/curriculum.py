@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -226,26 +226,27 @@ def _difference(rows: NDArray[np.int64], before: Tensor, after: Tensor, scores: 
 
 
 def _by_class(table: LabelTable, rows: NDArray[np.int64], scores: Scores, config: RelabelConfig) -> Added:
-    """For a strategy that needs all scores of a class at once; some classes at a time are in memory.
-
-    ``rows``: the images of the scores.
-    """
-    own = table.select(rows)
+    """For a strategy that reads whole classes, some at a time, of the images ``rows``."""
+    own = table if np.array_equal(rows, np.arange(table.num_images)) else table.select(rows)
     fill, prior = STRATEGIES[config.strategy].load(), prior_of(own, config.strategy)
     order, start = own.by_class()
     image, value = own.images_at(order), own.values[order]
-    parts = []
+    del order
+
+    def labelled(low: int, some: NDArray[np.float32]) -> Added:
+        high = low + len(some)
+        labels = np.zeros((len(rows), len(some)), np.int8)
+        here = slice(start[low], start[high])
+        labels[image[here], np.repeat(np.arange(len(some)), np.diff(start[low : high + 1]))] = value[here]
+        before, values = torch.from_numpy(labels), torch.from_numpy(some).T.contiguous()
+        after = fill(values, before, prior[low:high], config.threshold, config.theta_absent)
+        found = _difference(rows, before, after, values)
+        return replace(found, cls=found.cls + low)
+
+    parts: list[Added] = []
     for first, block in scores.blocks():
-        for low in range(first, first + len(block), _TOGETHER):
-            some = block[low - first : low - first + _TOGETHER]
-            high = low + len(some)
-            labels = np.zeros((len(rows), len(some)), np.int8)
-            here = slice(start[low], start[high])
-            labels[image[here], np.repeat(np.arange(len(some)), np.diff(start[low : high + 1]))] = value[here]
-            before, values = torch.from_numpy(labels), torch.from_numpy(some).T.contiguous()
-            after = fill(values, before, prior[low:high], config.threshold, config.theta_absent)
-            part = _difference(rows, before, after, values)
-            parts.append(Added(part.image, part.cls + low, part.value, part.score))
+        parts += [labelled(first + at, block[at : at + _TOGETHER]) for at in range(0, len(block), _TOGETHER)]
+        del block  # or it is held while the next one is read
     return Added.of(parts)
 
 
@@ -321,8 +322,7 @@ def record(
         (table 2 of the paper). Of a strategy that reads whole classes, ``classes`` also has the share that was expected
         to be present and the 95 % interval that the random sample of known labels gives it.
     """
-    every = len(rows) == table.num_images and bool((rows == np.arange(len(rows))).all())
-    seen = table if every else table.select(rows)
+    seen = table if np.array_equal(rows, np.arange(table.num_images)) else table.select(rows)
     present, absent = (
         torch.from_numpy(np.bincount(added.cls[added.value == sign], minlength=table.num_classes)) for sign in (1, -1)
     )

@@ -14,7 +14,7 @@ from partlabel.core.records import write_record
 from partlabel.labels.holdout import random_sample
 from partlabel.labels.table import LabelTable
 from partlabel.metrics import Metrics
-from partlabel.metrics.calibration import Calibration, Reliability, reliability, sigmoid
+from partlabel.metrics.calibration import Calibration, Reliability, reliability_of, sigmoid
 from partlabel.metrics.thresholds import (
     DEFAULT,
     MIN_KNOWN,
@@ -89,7 +89,7 @@ def fit_run(
     calibration = on.calibration()
     chosen = thresholds_of(on, classes, goal, wanted, calibration, _unlearned(run))
     across, calibrated = crossed(on, classes, goal, wanted)
-    plain = reliability(sigmoid(on.score.astype(np.float64)), on.label > 0)
+    plain = reliability_of(lambda some: sigmoid(on.score[some].astype(np.float64)), on.label > 0)
     fitted = Fitted(chosen, calibration, before, held.num_known - table.num_known, across, plain, calibrated)
     write_decision(run.folder / "best", chosen.values.tolist(), goal_words(goal, wanted), chosen.sources, calibration)
     write_record(run.folder / THRESHOLDS, to_dict(fitted))  # last: with it, the choice is made
