@@ -25,6 +25,7 @@ from partlabel.core.files import (
     refusal,
     replacing,
     replacing_together,
+    temporary_files_in,
     temporary_folder,
     write_json,
     write_text,
@@ -207,6 +208,25 @@ def test_a_folder_of_a_killed_process_is_gone_at_the_next_one(tmp_path, monkeypa
     with temporary_folder() as folder:
         assert names(tmp_path) == [folder.name]
     assert names(tmp_path) == []
+
+
+def test_threads_that_move_temporary_files_leave_the_folder_as_it_was(tmp_path):
+    before, seen = files.tempfile.gettempdir(), []
+
+    def move(number):
+        own = tmp_path / str(number)
+        for _ in range(50):
+            with temporary_files_in(own):
+                seen.append(files.tempfile.gettempdir() == str(own))
+                time.sleep(0.001)
+
+    threads = [threading.Thread(target=move, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [True] * 150
+    assert files.tempfile.gettempdir() == before
 
 
 @pytest.mark.parametrize("fails", range(4))

@@ -11,6 +11,7 @@ import secrets
 import shutil
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -42,6 +43,8 @@ _REFUSALS = (
     errno.EISDIR,
     errno.ENOTDIR,
 )
+#: held by the thread whose folder gets the temporary files of libraries
+_TEMPORARY_FILES = threading.RLock()
 #: folders that this process has looked through
 _swept: set[Path] = set()
 
@@ -254,12 +257,16 @@ def temporary_folder() -> Generator[Path]:
 
 @contextmanager
 def temporary_files_in(folder: Path) -> Generator[None]:
-    """Let libraries make their temporary files in ``folder`` for the block, so that they go when it goes."""
-    before, tempfile.tempdir = tempfile.tempdir, str(folder)
-    try:
-        yield
-    finally:
-        tempfile.tempdir = before
+    """Let libraries make their temporary files in ``folder`` for the block, so that they go when it goes.
+
+    It holds for all threads; a second one that asks for it waits, or Python would be left with a folder that is gone.
+    """
+    with _TEMPORARY_FILES:
+        before, tempfile.tempdir = tempfile.tempdir, str(folder)
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
 
 
 def sweep_temporary() -> None:

@@ -59,7 +59,7 @@ def _places(table: LabelArrays, key: NDArray[np.int64]) -> tuple[NDArray[np.int6
     """Find where pairs with rising keys (M,) belong among the known labels, and which of them are known, (M,) each."""
     at, known = np.empty(len(key), np.int64), np.zeros(len(key), bool)
     cuts = np.searchsorted(table.indptr, np.arange(_AT_ONCE, table.num_known, _AT_ONCE))
-    edges = np.array([0, *cuts, table.num_images])
+    edges = np.array([0, *cuts, table.num_images], np.int64)
     start = np.searchsorted(key, edges * table.num_classes)
     for low, high, some in zip(edges[:-1], edges[1:], map(slice, start[:-1], start[1:]), strict=True):
         own = slice(table.indptr[low], table.indptr[high])
@@ -98,7 +98,7 @@ def _inserted(
             result[place] = mine
         return result
 
-    ends = np.arange(table.num_images + 1) * table.num_classes
+    ends = np.arange(table.num_images + 1, dtype=np.int64) * table.num_classes
     return {
         "indptr": table.indptr - np.searchsorted(without, table.indptr) + np.searchsorted(new.key, ends),
         "indices": filled("indices", (new.key % max(table.num_classes, 1)).astype(np.int32)),

@@ -13,8 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partlabel.app.cli import app, main
+from partlabel.images.decoding import ImageError
 from partlabel.labels.table import LabelTable
 from tests.app.cli.calling import refused, run
+from tests.processes import Started, free_port
+from tests.training.test_processes import of_command_line
 
 COMMANDS = (
     "import",
@@ -271,3 +274,24 @@ def test_a_closed_pipe_is_no_error(labels):
     )
     assert done.returncode == 0
     assert done.stderr == ""
+
+
+def of_two(rank, port, place):
+    """`partlabel train` as one of two processes that cannot read an image before they meet."""
+
+    def fail(path):
+        raise ImageError(path, "is a folder, not an image")
+
+    LabelTable.read_parquet = fail
+    of_command_line(["train", "labels.parquet", "--images", "pictures", "-o", "run"], place, rank, port)
+
+
+@pytest.mark.slow
+def test_a_mistake_of_any_kind_before_the_training_is_said_once(tmp_path):
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "labels.parquet").touch()
+    port = free_port()
+    started = [Started(of_two, (rank, port, tmp_path), tmp_path / f"node{rank}") for rank in range(2)]
+    said = [process.communicate(timeout=900)[1] for process in started]
+    assert said == ["partlabel: labels.parquet: is a folder, not an image\n", ""]
+    assert [process.returncode for process in started] == [2, 2]

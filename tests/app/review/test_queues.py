@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from partlabel.app.review.board import TOP, state
 from partlabel.app.review.queues import in_turns, mix
 from partlabel.app.review.suspecting import AT_WORK, NOT_YET
 from partlabel.app.review.views import Filter
+from partlabel.core.files import cache_folder
 from partlabel.labels.table import LabelTable
 from tests.app.review.made import drawn_table, make_run, wait_for
 from tests.reference import review as reference
@@ -146,12 +149,16 @@ def test_suspects_are_looked_for_when_they_are_first_asked_for_and_kept(made, de
     ("program", "said"),
     [
         (suspecting.PROGRAM, "config.toml: cannot be read"),  # the made run has no settings of a training
-        ("import os; os.abort()", "ended by the machine, which may lack memory; see "),
-        ("import sys; sys.stdin.buffer.read(9); print('library')", "ended by the machine"),
-        ("raise KeyError('odd')", "ended by the machine"),
+        ("import os; os.abort()", f"{'ended the search' if os.name == 'posix' else 'status 3'}; see "),
+        ("import sys; sys.stdin.buffer.read(9); print('library')", "the search broke off with status 0; see "),
+        ("raise KeyError('odd')", "the search broke off with status 1; see "),
     ],
 )
-def test_why_there_are_no_suspects_is_said(desk, monkeypatch, program, said):
+def test_why_there_are_no_suspects_is_said(desk, monkeypatch, tmp_path, program, said):
+    """Wherever the review was started, and whatever was put into the path, which Python passes over."""
+    (tmp_path / "queue.py").write_text("raise SystemExit('a module of somebody else')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, tmp_path])
     monkeypatch.setattr(suspecting, "PROGRAM", program)
     desk.page("suspects", Filter(), False, 0, 9)
     wait_for(lambda: reason(desk) not in (NOT_YET, AT_WORK))
@@ -161,13 +168,36 @@ def test_why_there_are_no_suspects_is_said(desk, monkeypatch, program, said):
         assert "KeyError: 'odd'" in Path(reason(desk).split("see ")[1].rstrip(".")).read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("executable", "said"), [(None, "where its own program is"), ("gone", "Suspects cannot be found: ")]
+)
+def test_a_search_that_cannot_be_started_is_said(desk, monkeypatch, executable, said):
+    monkeypatch.setattr(suspecting, "get_executable", lambda: executable)
+    desk.page("suspects", Filter(), False, 0, 9)
+    wait_for(lambda: reason(desk) not in (NOT_YET, AT_WORK))
+    assert said in reason(desk)
+
+
+def test_a_task_that_cannot_be_sent_is_said(desk, monkeypatch):
+    monkeypatch.setattr(desk.suspecting, "_task", (lambda: None,))
+    desk.page("suspects", Filter(), False, 0, 9)
+    wait_for(lambda: reason(desk) not in (NOT_YET, AT_WORK))
+    assert "by a fault of partlabel; see " in reason(desk)
+    assert desk.suspecting._process.returncode is not None
+
+
 @pytest.mark.slow
 def test_the_search_ends_with_the_review(desk, monkeypatch):
+    """And nobody takes that for a fault."""
+    kept = sorted((cache_folder() / "errors").glob("*"))
     monkeypatch.setattr(suspecting, "PROGRAM", "import time; time.sleep(600)")
     desk.page("suspects", Filter(), False, 0, 9)
     wait_for(lambda: desk.suspecting._process is not None)
     desk.close()
     assert desk.suspecting._process.returncode != 0
+    wait_for(lambda: reason(desk) != AT_WORK)
+    assert "the review has ended" in reason(desk)
+    assert sorted((cache_folder() / "errors").glob("*")) == kept
 
 
 def test_states_of_the_model(desk, made):

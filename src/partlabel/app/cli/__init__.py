@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _of_all(error: E, words: list[str]) -> E:
+def _of_all(error: E, words: list[str]) -> E | UserError:
     """What is said of all processes of a training, in the one that says it; the others end here."""
     if processes().world == 1:
         return error
@@ -211,8 +211,10 @@ def _of_all(error: E, words: list[str]) -> E:
     try:
         with before_start():
             raise error
-    except type(error) as said:
+    except UserError as said:  # of another kind, where another process says it
         return said
+    except Exception:
+        return error
 
 
 def _refused(error: UserError, words: list[str]) -> int:

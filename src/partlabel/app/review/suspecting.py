@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
+from multiprocessing.spawn import get_executable
 from pathlib import Path
 from typing import IO
 
@@ -74,47 +76,67 @@ class Suspecting:
 
     def _wait(self) -> None:
         """Let the other process look, and take what it found."""
+        found = None
         try:
             with tempfile.TemporaryFile() as said:
                 reason = self._ask(said)
-                said.seek(0)
-                if reason is None:
-                    path = keep(RuntimeError(said.read().decode(errors="replace")), _WORDS)
-                    reason = "the search was ended by the machine, which may lack memory"
-                    reason += "" if path is None else f"; see {path}"
-        except OSError as error:
-            reason = machine_says(error) or str(error)
-        found = None if reason else read_array(self._task[-1], None, np.int64)
+            found = None if reason else read_array(self._task[-1], None, np.int64)
+        except Exception as error:
+            reason = _because(error)
         with self._lock:
             self._keys = found
             self.reason = None if found is not None else f"Suspects cannot be found: {reason or 'the list is gone'}."
 
-    def _ask(self, said: IO[bytes]) -> str | None:
-        """Why there are no suspects, empty where there are; None if the other process does not tell."""
+    def _ask(self, said: IO[bytes]) -> str:
+        """Why there are no suspects, empty where there are."""
+        executable = get_executable()  # a program that Python is a part of may set another one than its own
+        if not executable:
+            raise UserError("Python does not know where its own program is")
+        path = os.pathsep.join(each for each in sys.path if each and isinstance(each, str))  # Python passes over others
         with self._lock:
             if self._closed:
                 return "the review has ended"
             self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM],
+                [executable, "-P", "-c", PROGRAM],  # without -P, a queue.py of the current folder would be imported
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=os.environ | {"PYTHONPATH": path},
                 start_new_session=True,  # Ctrl+C is for the review, which ends the search
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # the same on Windows
             )  # fmt: skip
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        with stdin, stdout:  # the other process ends where its input does
+        with self._process as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
             try:
-                pickle.dump(self._task, stdin)
-                stdin.flush()
-            except BrokenPipeError:
-                return None
-            lines = stdout.read().splitlines()
-        self._process.wait()
+                pickle.dump(self._task, process.stdin)
+                process.stdin.flush()  # not closed, as the other process ends where its input does
+                lines = process.stdout.read().splitlines()
+            except OSError:  # it has ended before it read all
+                lines = []
+            finally:
+                with suppress(OSError):
+                    process.stdin.close()
         try:
             return json.loads(lines[-1])["reason"]
-        except (IndexError, ValueError):
-            return None
+        except (IndexError, KeyError, TypeError, ValueError):
+            return "the review has ended" if self._closed else _broke_off(process.returncode, said)
+
+
+def _broke_off(status: int, said: IO[bytes]) -> str:
+    """What became of a process that did not tell why there are no suspects."""
+    said.seek(0)
+    path = keep(RuntimeError(said.read().decode(errors="replace")), _WORDS)
+    ended = "the machine, which may lack memory, ended the search"
+    how = ended if status < 0 else f"the search broke off with status {status}"
+    return how + ("" if path is None else f"; see {path}")
+
+
+def _because(error: Exception) -> str:
+    """Why something went wrong, as a part of a sentence."""
+    if isinstance(error, UserError):
+        return error.message
+    reason = machine_says(error) or "by a fault of partlabel"
+    path = keep(error, _WORDS)
+    return reason + ("" if path is None else f"; see {path}")
 
 
 def look() -> None:
@@ -140,10 +162,6 @@ def _look(run: Path, table: LabelTable, folder: Path, path: Path) -> str:
         columns = np.array([table.class_index(name) for name in found.table.classes], np.int64)
         keys = columns[found.suspects.cls] * table.num_images + rows[found.suspects.image]
         write_array(path, keys.astype(np.int64))
-    except UserError as error:
-        return error.message
     except Exception as error:
-        reason = machine_says(error) or "by a fault of partlabel"
-        kept = keep(error, _WORDS)
-        return reason + ("" if kept is None else f"; see {kept}")
+        return _because(error)
     return ""
