@@ -39,7 +39,8 @@ def is_settled(facts: tuple[int, int, int, int], read: int) -> bool:
         facts: of the file, the same before and after it was read.
         read: when reading it began, in nanoseconds since 1970.
     """
-    return read - facts[2] > TICK
+    _, modified, changed, _ = facts
+    return read - (modified if os.name == "nt" else changed) > TICK  # Windows gives the time of creation for the other
 
 
 def read_hash(path: str | os.PathLike[str]) -> tuple[tuple[int, int, int, int], str]:

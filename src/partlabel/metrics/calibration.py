@@ -7,7 +7,8 @@ Gelman et al., *Bayesian Data Analysis*, ch. 13 and 15): a class with many label
 nearly that of the others, one with none gets the mean.
 
 Known labels may be very many. What is computed of each in double precision is therefore computed of some of them at a
-time (:func:`parts`) and added up label by label, so that the sums are those of all labels at once, to the bit.
+time (:func:`parts`) and added up label by label, so that the sums are those of all labels at once, to the bit (only the
+Brier score, a mean over all, depends on the parts by rounding).
 """
 
 from __future__ import annotations
