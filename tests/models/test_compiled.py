@@ -82,6 +82,34 @@ def test_a_written_network_is_used_again_and_another_one_is_not(tmp_path, pixels
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("first", ["onnxruntime", "PyTorch"])
+def test_which_way_is_faster_is_found_once(tmp_path, pixels, monkeypatch, first):
+    """A machine that is busy at the second time does the same as at the first; a damaged decision is made anew."""
+    model = build()
+    monkeypatch.setattr(compiled, "FEWEST", 1)
+
+    def way(faster):
+        original, clock = compiled.plain_features, [0.0]
+        monkeypatch.setattr(compiled, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+
+        def plain(*given):
+            clock[0] += 1 if faster == "onnxruntime" else -1
+            return original(*given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(compiled, "plain_features", plain)
+            found = fast_features(model, 5, pixels, 1000, tmp_path)
+        return "PyTorch" if getattr(found, "func", None) is plain else "onnxruntime"
+
+    other = {"onnxruntime": "PyTorch", "PyTorch": "onnxruntime"}[first]
+    assert way(first) == first
+    assert way(other) == first
+    (kept,) = tmp_path.glob("*.faster")
+    kept.write_bytes(b"\xff")
+    assert way(other) == other
+
+
+@pytest.mark.slow
 def test_other_values_a_damaged_file_and_what_cannot_be_written_leave_it_to_pytorch(
     tmp_path, pixels, onnxruntime_is_faster, monkeypatch
 ):

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from partlabel.core.errors import UserError
 from partlabel.core.files import replacing
 from partlabel.models.model import Model
 from partlabel.models.onnx import INPUT, OPSET, open_session, write_network
@@ -27,6 +29,8 @@ _PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 _OUTPUT = "features"
 #: images that both are tried with, and calls of each that are timed
 _TRIED, _CALLS = 8, 3
+#: the faster way, and why PyTorch has to do it then, as :func:`compared` says it
+_REASONS = {"onnxruntime": None, "PyTorch": ""}
 
 #: uint8 pixels (N, 3, size, size) to the output of the stages, float32 (N, D, h, w)
 Features = Callable[[Tensor], Tensor]
@@ -60,14 +64,15 @@ def fast_features(
     """The fastest way to the output of the first stages of a model on the CPU.
 
     onnxruntime takes part where it is installed, there are many images, and its values are those of PyTorch within
-    ``TOLERANCE``; then both are timed on the sample.
+    ``TOLERANCE``. Which is faster is timed on the sample once and then kept, as the last digits differ: the same
+    machine does the same again.
 
     Args:
         model: in evaluation mode.
         stage: number of stages, at least 1.
         sample: uint8 (N, 3, size, size), images as they will come; the first few are looked at.
         images: how many images will be run.
-        folder: where the written network is kept for the next time.
+        folder: where the written network, and which way is faster, are kept for the next time.
         say: gets a sentence where onnxruntime cannot take part.
 
     Returns:
@@ -80,8 +85,8 @@ def fast_features(
     if missing:
         return _left(plain, f"onnxruntime is often faster: pip install {' '.join(missing)}", say)
     try:
-        compiled = opened(model, stage, sample[:_TRIED], folder)
-        reason = compared(plain, compiled, sample[:_TRIED])
+        compiled, decided = opened(model, stage, sample[:_TRIED], folder)
+        reason = compared(plain, compiled, sample[:_TRIED], decided)
     except Exception as error:  # the exporters and onnxruntime raise almost anything
         said = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         return _left(plain, f"onnxruntime cannot: {said}", say)
@@ -106,8 +111,8 @@ class _Stages(nn.Module):
         return self.model.features(images, self.stage)
 
 
-def opened(model: Model, stage: int, sample: Tensor, folder: Path) -> Features:
-    """The written network, written before where it has not been."""
+def opened(model: Model, stage: int, sample: Tensor, folder: Path) -> tuple[Features, Path]:
+    """The written network, written before where it has not been; and the file that says which way is faster."""
     import onnxruntime
 
     versions = f"{identity(model, stage)} {OPSET} {torch.__version__} {onnxruntime.__version__}"
@@ -122,10 +127,10 @@ def opened(model: Model, stage: int, sample: Tensor, folder: Path) -> Features:
     def compiled(pixels: Tensor) -> Tensor:
         return torch.from_numpy(np.asarray(session.run([_OUTPUT], {INPUT: pixels.numpy()})[0]))
 
-    return compiled
+    return compiled, path.with_suffix(".faster")
 
 
-def compared(plain: Features, compiled: Features, sample: Tensor) -> str | None:
+def compared(plain: Features, compiled: Features, sample: Tensor, decided: Path) -> str | None:
     """Why PyTorch has to do it: other values, said in words; not faster, said by an empty text; None: it need not."""
     with torch.inference_mode():
         wanted, found = plain(sample), compiled(sample)
@@ -134,10 +139,21 @@ def compared(plain: Features, compiled: Features, sample: Tensor) -> str | None:
         difference = float(((found - wanted).abs() / wanted.abs().clamp_min(1)).max())
         if not difference <= TOLERANCE:
             return f"onnxruntime's values differ by {difference:.2g}"
-        seconds: dict[Any, float] = {}
-        for _ in range(_CALLS):
-            for way in (plain, compiled):
-                start = time.perf_counter()
-                way(sample)
-                seconds[way] = min(seconds.get(way, float("inf")), time.perf_counter() - start)
-    return None if seconds[compiled] < seconds[plain] else ""
+        return _REASONS[_faster(plain, compiled, sample, decided)]
+
+
+def _faster(plain: Features, compiled: Features, sample: Tensor, decided: Path) -> str:
+    """The name of the faster way, as it was found first."""
+    with suppress(OSError, ValueError):
+        if (found := decided.read_text(encoding="utf-8")) in _REASONS:
+            return found
+    seconds: dict[Any, float] = {}
+    for _ in range(_CALLS):
+        for way in (plain, compiled):
+            start = time.perf_counter()
+            way(sample)
+            seconds[way] = min(seconds.get(way, float("inf")), time.perf_counter() - start)
+    name = "onnxruntime" if seconds[compiled] < seconds[plain] else "PyTorch"
+    with suppress(OSError, UserError), replacing(decided) as temporary:
+        temporary.write_text(name, encoding="utf-8")
+    return name

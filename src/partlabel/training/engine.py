@@ -294,6 +294,8 @@ class Engine:
         while not self._store.check(keys):
             now = time.monotonic()
             if now - looked > min(5 * _BEAT, PATIENCE.total_seconds() / 4):
+                if now - looked > PATIENCE.total_seconds():
+                    seen.clear()  # this process stood still, and perhaps all did: a job may be suspended
                 looked = now
                 for rank in range(self.world):
                     count = self._store.add(f"alive/{rank}", 0)
