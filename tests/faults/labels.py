@@ -33,7 +33,7 @@ FAULTS = [
     Fault(
         "labels/merge.py",
         "a model may replace given labels",
-        "changeable = np.isin(old.origin[at[known]], [MODEL, REVIEW]) & (code == REVIEW)",
+        "changeable = np.isin(table.origin[at[known]], [MODEL, REVIEW]) & (code == REVIEW)",
         "changeable = np.ones(int(known.sum()), bool)",
         TABLE,
     ),

@@ -91,8 +91,8 @@ FAULTS = [
     Fault(
         "metrics/calibration.py",
         "1 falls out of the last bin",
-        "np.minimum((p * bins).astype(np.int64), bins - 1)",
-        "(p * bins).astype(np.int64) % bins",
+        "np.minimum((p * bins).astype(np.intp), bins - 1)",
+        "(p * bins).astype(np.intp) % bins",
         CALIBRATION,
     ),
     Fault("metrics/risk_control.py", "binomial alone", "np.maximum(binomial, realised)", "binomial", RISK),
