@@ -55,6 +55,19 @@ CONTRAST = """() => {
 NAMED = {"button", "textbox", "searchbox", "combobox", "checkbox", "spinbutton", "dialog", "listbox", "option", "image"}
 
 
+#: controls of the filters that lie over each other, or have no room for three letters
+COVERED = """() => {
+  const parts = [...document.querySelectorAll(".filters .combo, .filters-more > *, .filters-unfold, .view-switch")]
+    .filter((part) => part.checkVisibility())
+    .map((part) => [part.className || part.tagName, part.getBoundingClientRect()]);
+  const over = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+  return parts.flatMap(([name, box], i) => [
+    ...(box.width < 44 ? [name] : []),
+    ...parts.slice(i + 1).filter(([, other]) => over(box, other)).map(([other]) => `${name} and ${other}`),
+  ]);
+}"""
+
+
 def _nameless(page: Page) -> list[str]:
     """What a screen reader would meet without a name."""
     tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")
@@ -105,10 +118,11 @@ def test_text_can_be_read_and_controls_have_names(chromium: Browser, watch: Watc
         for name in _views(page, server):
             assert page.evaluate(CONTRAST) == [], name
             assert _nameless(page) == [], name
-            for width in (390, 768, 1280):
+            for width in (390, 768, 900, 1000, 1200, 1280):
                 page.set_viewport_size({"width": width, "height": 800})
                 page.wait_for_function("width => innerWidth === width", arg=width)
                 fits(page, (name, width))
+                assert page.evaluate(COVERED) == [], (name, width)
 
 
 def test_names_from_strangers_are_text(page: Page, server: Served) -> None:
