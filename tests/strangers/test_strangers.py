@@ -1,4 +1,4 @@
-"""A few changed files of a run; ``python -m tests.strangers`` tries thousands."""
+"""A few changed files of a run, and things that are no files; the programs try thousands."""
 
 from __future__ import annotations
 
@@ -11,17 +11,10 @@ import pytest
 pytestmark = [pytest.mark.slow, pytest.mark.linux]
 
 
-def test_a_few_changed_files():
-    words = [sys.executable, "-m", "tests.strangers", "--tries", "60"]
+@pytest.mark.parametrize(("program", "tries"), [("tests.strangers", 60), ("tests.strangers.kinds", 40)])
+def test_a_few(program, tries):
+    words = [sys.executable, "-m", program, "--tries", str(tries)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=1500, env=environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert "60 tries, 0 wrong" in done.stdout
-
-
-def test_a_few_things_that_are_no_files():
-    words = [sys.executable, "-m", "tests.strangers.kinds", "--tries", "40"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=1500, env=environment)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert "40 tries, 0 wrong" in done.stdout
+    assert f"{tries} tries, 0 wrong" in done.stdout

@@ -71,8 +71,8 @@ def known_contents(
     """Hash files, those only whose facts differ from what is stored.
 
     A file that was exchanged is noticed even where name, length and time of its content are the same, because the time
-    of the change and the number on disk are not. Nothing is stored of a
-    file that was changed a moment before it was read.
+    of the change and the number on disk are not. Nothing is stored of a file that was changed a moment before it was
+    read.
 
     Args:
         paths: N files.

@@ -352,9 +352,8 @@ def compare_counts(
         distance, before = float(max(distance, above, under)), own[-1]
     n, m = float(max(len(held), total)), float(min(len(held), total))
     p = float(np.clip(stats.kstwo.sf(distance, max(np.round(n * m / (n + m)), 1.0)), 0, 1))
-    p = max(
-        p, 2 / float(special.binom(n + m, m))
-    )  # in so many orders one sample lies beyond the other: few tell nothing
+    # in two of so many orders one sample lies beyond the other: few tell nothing
+    p = max(p, 2 / float(special.binom(n + m, m)))
     return distance, p, not (p < _LEVEL / comparisons and distance >= _DISTANCE)
 
 

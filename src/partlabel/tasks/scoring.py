@@ -314,9 +314,7 @@ def _stored(folder: Path, contents: NDArray[np.bytes_]) -> tuple[NDArray[np.int6
             file = ScoreFile(path)
             there = np.array(file.column("content").to_pylist(), "S32")
         except (UserError, OSError, pa.ArrowInvalid, KeyError) as error:
-            if (
-                getattr(error.__cause__ or error, "errno", None) is None
-            ):  # damaged, and not only out of reach at this moment
+            if getattr(error.__cause__ or error, "errno", None) is None:  # damaged, not only out of reach for now
                 path.unlink(missing_ok=True)
             continue
         low, high = np.searchsorted(wanted, there, "left"), np.searchsorted(wanted, there, "right")
